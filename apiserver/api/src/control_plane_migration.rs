@@ -95,6 +95,14 @@ static SIDE_STEPS: Schema = Schema::of(
 static COUNT: Schema = Schema::of("Number of replicas.", Shape::Integer);
 static API_SERVERS: Schema =
     Schema::of("Replicas of the kube-apiservers before they were stopped, by workload.", Shape::Map(&COUNT));
+static API_ANSWERED: Schema = Schema::of(
+    "When the kube-apiservers of the source answered last before the outage.",
+    Shape::String(Some("date-time")),
+);
+static API_DNS_WRITTEN: Schema = Schema::of(
+    "When the DNS record of the API was written with the destination, by the clock of its controller.",
+    Shape::String(Some("date-time")),
+);
 static CONTROLLERS: Schema =
     Schema::of("Replicas of the controllers before they were stopped, by workload.", Shape::Map(&COUNT));
 static API_TTL: Schema =
@@ -165,6 +173,8 @@ static SIDE: Schema = Schema {
     name: Some("cloud.gardener.migration.v1alpha1.MigrationSide"),
     description: "What the controller of one side has recorded. Only that controller writes it.",
     shape: Shape::Object(&[
+        Field::optional("apiAnsweredTime", &API_ANSWERED),
+        Field::optional("apiDnsWrittenTime", &API_DNS_WRITTEN),
         Field::optional("apiServers", &API_SERVERS),
         Field::optional("apiTtlSeconds", &API_TTL),
         Field::optional("changed", &CHANGED),
@@ -196,8 +206,10 @@ static SIDE: Schema = Schema {
     ]),
 };
 
-static OUTAGE_FROM: Schema =
-    Schema::of("When the kube-apiservers of the source were stopped.", Shape::String(Some("date-time")));
+static OUTAGE_FROM: Schema = Schema::of(
+    "When the kube-apiservers of the source answered last, or were told to stop where nobody saw that.",
+    Shape::String(Some("date-time")),
+);
 static OUTAGE_TO: Schema =
     Schema::of("When the DNS record of the API named the destination.", Shape::String(Some("date-time")));
 static OUTAGE_SECONDS: Schema = Schema::of("How long that was, in seconds.", Shape::Integer);
@@ -216,6 +228,9 @@ static POINT_OF_NO_RETURN: Schema = Schema::of(
     "When the point of no return was started; from then on the migration does not roll back.",
     Shape::String(Some("date-time")),
 );
+static CONTINUED_BY: Schema = Schema::string(
+    "Name of the forced migration that goes on from the destination of this one. Each side has ended where it stood.",
+);
 static SUPERSEDED_BY: Schema = Schema::string(
     "Name of the forced migration that goes on in place of this one, which only undoes what it has made.",
 );
@@ -225,6 +240,7 @@ static STATUS: Schema = Schema {
     shape: Shape::Object(&[
         Field::optional("apiOutage", &OUTAGE),
         Field::optional("conditions", &CONDITIONS),
+        Field::optional("continuedBy", &CONTINUED_BY),
         Field::optional("destination", &SIDE),
         Field::optional("garden", &SIDE),
         Field::optional("lateSnapshot", &late_snapshot::SCHEMA),

@@ -123,6 +123,8 @@ fn a_ledger_of_a_side_is_a_status_that_the_api_accepts() {
         former_operation: Some(FormerOperation { kind: "Reconcile".into(), state: "Succeeded".into() }),
         changed: true,
         controllers: replicas(),
+        api_answered_time: Some("2026-01-01T00:00:00Z".into()),
+        api_dns_written_time: Some("2026-01-01T00:00:00Z".into()),
         api_servers: replicas(),
         api_ttl_seconds: Some(120),
         etcd_replicas: Some(3),

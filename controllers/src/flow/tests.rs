@@ -53,6 +53,7 @@ impl Flow for Move {
             abort: Abort::None,
             abandoned: None,
             superseded: None,
+            continued: None,
             retry: 0,
             step_timeout,
         }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use kube::{Api, Client, ResourceExt};
-use repot_apimachinery::time::Time;
 use repot_plan::migration::Side;
 
 use super::{
@@ -11,6 +10,7 @@ use super::{
     error::{Error, Result},
     names::MANAGER,
     quarantine::QuarantineCommand,
+    source::last_answer::LastAnswers,
 };
 use crate::{
     events::EventPublisher, flow::Clients, local_stores::LocalStores, metrics::Metrics, reconciler::Settings,
@@ -47,6 +47,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// In the garden: the command that takes away the credentials of dead seeds, where there is one.
     pub quarantine: Option<QuarantineCommand>,
+    /// On a seed: when API servers that are being stopped have answered last.
+    pub last_answers: LastAnswers,
 }
 
 impl Context {
@@ -68,6 +70,7 @@ impl Context {
             local_stores,
             metrics,
             quarantine,
+            last_answers: LastAnswers::default(),
         }
     }
 
@@ -82,8 +85,16 @@ impl Context {
     ) -> Self {
         let events = EventPublisher::new(garden.clone(), MANAGER, Some(instance));
         let clients = Clients::Seed { seed: seed.client, garden: Some(garden) };
-        let seed_name = Some(seed.name);
-        Self { clients, seed: seed_name, image: seed.image, events, local_stores, metrics, quarantine: None }
+        Self {
+            clients,
+            seed: Some(seed.name),
+            image: seed.image,
+            events,
+            local_stores,
+            metrics,
+            quarantine: None,
+            last_answers: LastAnswers::default(),
+        }
     }
 
     /// The Shoot of a migration; `None` where there is none of its name.
@@ -124,9 +135,4 @@ impl Context {
         let metrics = self.metrics.clone();
         Settings { name, after_conflict: AFTER_CONFLICT, after_error: AFTER_ERROR, metrics }
     }
-}
-
-/// The time of the system clock, in whole seconds.
-pub(super) fn now() -> Time {
-    Time(u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default())
 }

@@ -10,7 +10,8 @@ use repot_plan::{
 
 use super::{
     api::ControlPlaneMigration,
-    context::{self, Context},
+    clock,
+    context::Context,
     destination,
     error::{Error, Result},
     garden,
@@ -60,7 +61,7 @@ impl Driver for Migration<'_> {
     }
 
     fn now(&self) -> Time {
-        context::now()
+        clock::now()
     }
 
     fn metrics(&self) -> &Metrics {
@@ -101,6 +102,7 @@ impl Driver for Migration<'_> {
         // Asked last: what a later migration has made by now is not what this one observed.
         let superseded = siblings::superseded(self.context, migration, self.side, namespace.as_deref());
         observation.facts.request.superseded = superseded.await?;
+        observation.facts.request.continued = siblings::continuation(self.context, migration).await?;
         Ok(observation)
     }
 

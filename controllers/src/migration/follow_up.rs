@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 
 use super::{
     api::{ControlPlaneMigration, LATE_SNAPSHOT},
-    context::{self, Context},
+    clock,
+    context::Context,
     destination::late::{self, Progress},
     error::{Error, Result},
     overall::Ledger,
@@ -47,7 +48,7 @@ pub async fn follow_up(context: &Context, cached: &ControlPlaneMigration) -> Res
     if let Some(snapshot) = unreported(cached) {
         report(context, cached, &snapshot).await?;
     }
-    Ok(Some(pause(&ledger, context::now())))
+    Ok(Some(pause(&ledger, clock::now())))
 }
 
 /// The longer the success is ago, the longer it takes until the next look: seeds that are dead for good cost little.

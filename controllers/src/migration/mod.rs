@@ -19,6 +19,7 @@
 //! | [`names`] | names on objects |
 
 pub mod api;
+mod clock;
 pub mod context;
 pub mod destination;
 pub mod driver;
@@ -77,7 +78,8 @@ async fn reconcile(cached: Arc<ControlPlaneMigration>, context: Arc<Context>) ->
         let (namespace, name, plans) = (namespace.clone(), name.clone(), cached.plans());
         let migration = Migration { context: &context, side, plans, namespace, name };
         action = flow::reconcile(&migration).await?;
-        if !cached.has_side_ended(side) {
+        let is_waiting = side == Side::Source && cached.continued_by().is_some();
+        if !cached.has_side_ended(side) || is_waiting {
             action = Action::requeue(LOOK);
         } else if side == Side::Destination
             && let Some(pause) = follow_up::follow_up(&context, &cached).await?

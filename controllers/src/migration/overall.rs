@@ -22,14 +22,26 @@ pub fn is_open(ledger: &Ledger, step: Step) -> bool {
 /// Fields of the status that [`status`] gives.
 pub const FIELDS: [&str; 6] = ["apiOutage", "message", "ownerEpoch", "phase", "pointOfNoReturn", "reason"];
 
+/// What other migrations of the same Shoot do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Others {
+    /// One goes on in place of this one.
+    pub superseded: bool,
+    /// One goes on from its destination, which is dead.
+    pub continued: bool,
+}
+
 /// The status of the whole, from the ledgers of all sides that have one. Nobody waits for the source of a forced migration, nor for
-/// that of one that is superseded.
+/// that of one that is superseded, nor for a destination from which another one goes on.
 #[must_use]
-pub fn status(ledgers: &[(Side, &Ledger)], mode: MigrationMode, is_superseded: bool) -> Map<String, Value> {
-    let sides: &[Side] = match mode {
-        MigrationMode::Classic if !is_superseded => Side::ALL,
-        MigrationMode::Classic | MigrationMode::Forced => &[Side::Garden, Side::Destination],
+pub fn status(ledgers: &[(Side, &Ledger)], mode: MigrationMode, others: Others) -> Map<String, Value> {
+    let is_source_dead = mode == MigrationMode::Forced || others.superseded;
+    let is_counted = |side: &Side| match side {
+        Side::Garden => true,
+        Side::Source => !is_source_dead,
+        Side::Destination => !others.continued,
     };
+    let sides: Vec<Side> = Side::ALL.iter().copied().filter(is_counted).collect();
     let last = match mode {
         MigrationMode::Classic => Step::MoveCommitted,
         MigrationMode::Forced => Step::OwnerRecordTaken,
@@ -97,15 +109,21 @@ fn record<'a>(ledgers: &[(Side, &'a Ledger)], step: Step) -> Option<&'a Record> 
     ledgers.iter().find_map(|(_, ledger)| ledger.steps.get(&step))
 }
 
-/// From the moment at which the API servers of the source were asked to stop, or a destination took ownership from one that does not
+/// From the last answer of the API servers of the source, or the request to stop them where nobody saw it, or the moment at which a destination took ownership from one that does not
 /// answer, until clients reach an API again.
 fn outage(ledgers: &[(Side, &Ledger)]) -> Value {
     let begun = |step| record(ledgers, step).and_then(|record| record.started);
-    let from = [Step::SourceApiStopped, Step::OwnerRecordTaken].into_iter().filter_map(begun).min();
+    let told = [Step::SourceApiStopped, Step::OwnerRecordTaken].into_iter().filter_map(begun).min();
+    let mut answered = ledgers.iter().filter_map(|(_, ledger)| ledger.notes.api_answered_time.as_deref());
+    let from = answered.find_map(Time::parse).max(told);
     let Some(from) = from else { return Value::Null };
     let end = [Step::ApiDnsSwitched, Step::SourceApiRestored];
     let end = end.into_iter().filter_map(|step| record(ledgers, step));
     let to = end.filter(|record| record.state == State::Succeeded).find_map(|record| record.completed);
+    // Clocks differ: a time that cannot be is not believed.
+    let written = ledgers.iter().find_map(|(_, ledger)| ledger.notes.api_dns_written_time.as_deref());
+    let written = written.and_then(Time::parse).filter(|written| (from..).contains(written));
+    let to = to.map(|to| written.unwrap_or(to).min(to));
     outage_between(from, to)
 }
 
@@ -163,17 +181,31 @@ mod tests {
     fn nobody_waits_for_the_source_of_a_forced_migration() {
         let (ended, running) = (ledger(Phase::Succeeded, ""), ledger(Phase::Running, "stops"));
         let sides = [(Side::Garden, &ended), (Side::Source, &running), (Side::Destination, &ended)];
-        assert_eq!(status(&sides, MigrationMode::Forced, false)["phase"], "Succeeded");
-        assert_eq!(status(&sides, MigrationMode::Classic, false)["phase"], "Running");
-        assert_eq!(status(&sides, MigrationMode::Classic, true)["phase"], "Succeeded");
+        assert_eq!(status(&sides, MigrationMode::Forced, Others::default())["phase"], "Succeeded");
+        assert_eq!(status(&sides, MigrationMode::Classic, Others::default())["phase"], "Running");
+        let superseded = Others { superseded: true, ..Others::default() };
+        assert_eq!(status(&sides, MigrationMode::Classic, superseded)["phase"], "Succeeded");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_destination_from_which_another_migration_goes_on() {
+        let (failed, running) = (ledger(Phase::Failed, "another goes on"), ledger(Phase::Running, "serves"));
+        let sides = [(Side::Garden, &failed), (Side::Source, &failed), (Side::Destination, &running)];
+        let continued = Others { continued: true, ..Others::default() };
+        assert_eq!(status(&sides, MigrationMode::Classic, continued)["phase"], "Failed");
+        assert_eq!(status(&sides, MigrationMode::Classic, Others::default())["phase"], "Running");
     }
 
     #[test]
     fn outage_lasts_from_the_stop_of_the_source_to_the_switch_of_dns() {
         let (mut source, mut destination) = (ledger(Phase::Running, ""), ledger(Phase::Running, ""));
         let of = |source: &Ledger, destination: &Ledger| {
-            status(&[(Side::Source, source), (Side::Destination, destination)], MigrationMode::Classic, false)
-                .remove("apiOutage")
+            status(
+                &[(Side::Source, source), (Side::Destination, destination)],
+                MigrationMode::Classic,
+                Others::default(),
+            )
+            .remove("apiOutage")
         };
         assert_eq!(of(&source, &destination), None);
         source.steps.insert(Step::SourceApiStopped, done(100, 103));
@@ -186,8 +218,11 @@ mod tests {
     #[test]
     fn message_is_that_of_the_side_that_failed() {
         let (garden, source) = (ledger(Phase::Running, "waits"), ledger(Phase::Failed, "broken"));
-        let status =
-            status(&[(Side::Garden, &garden), (Side::Source, &source)], MigrationMode::Classic, false);
+        let status = status(
+            &[(Side::Garden, &garden), (Side::Source, &source)],
+            MigrationMode::Classic,
+            Others::default(),
+        );
         assert_eq!(status["message"], "source: broken");
     }
 }

@@ -16,7 +16,7 @@ use super::{
     api::ControlPlaneMigration,
     error::{Error, Result},
     names::MANAGER,
-    overall::{self, Ledger},
+    overall::{self, Ledger, Others},
 };
 
 /// The part of the status that belongs to a side; an object without fields where it has none yet.
@@ -28,10 +28,12 @@ pub fn part(migration: &ControlPlaneMigration, side: Side) -> Value {
 /// The status with the ledger of a side; what is unknown here stays.
 #[must_use]
 pub fn render(migration: &ControlPlaneMigration, side: Side, next: &Ledger) -> Map<String, Value> {
-    let (mode, is_superseded) = (migration.mode().unwrap_or_default(), migration.superseded_by().is_some());
-    render_by(migration, migration.plans(), (side, next), |ledgers| {
-        overall::status(ledgers, mode, is_superseded)
-    })
+    let mode = migration.mode().unwrap_or_default();
+    let others = Others {
+        superseded: migration.superseded_by().is_some(),
+        continued: migration.continued_by().is_some(),
+    };
+    render_by(migration, migration.plans(), (side, next), |ledgers| overall::status(ledgers, mode, others))
 }
 
 /// The same by the tables of any flow of these sides; `whole` gives the fields of all sides together.

@@ -32,6 +32,7 @@ pub fn request(migration: &ControlPlaneMigration, shoot: Option<&Shoot>) -> Migr
         abort: abort(migration),
         abandoned: abandoned(migration, shoot),
         superseded: None,
+        continued: None,
         retry: spec.retry.and_then(|retry| u32::try_from(retry).ok()).unwrap_or_default(),
         step_timeout: spec.step_timeout.as_deref().and_then(duration::parse).unwrap_or(STEP_TIMEOUT),
         source_seed: spec.source_seed.clone(),

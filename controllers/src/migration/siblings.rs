@@ -10,12 +10,12 @@ use kube::{
 use repot_api::conditions::Reason;
 use repot_plan::migration::{
     Side,
-    observed::{MigrationMode, SupersededMigration},
+    observed::{Continuation, MigrationMode, SupersededMigration},
 };
 use serde_json::json;
 
 use super::{
-    api::{ControlPlaneMigration, SUPERSEDED_BY},
+    api::{CONTINUED_BY, ControlPlaneMigration, SUPERSEDED_BY},
     context::Context,
     destination::prepare::is_made_by,
     error::{Error, Result},
@@ -53,8 +53,8 @@ pub fn obstacle(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -
     let is_obstacle = |other: &&ControlPlaneMigration| match own.mode() {
         // What clients have written at the destination of another one is not in the bucket of the source.
         Some(MigrationMode::Forced) if other.has_committed() => {
-            !other.has_moved_status() && other.spec.source_seed == own.spec.source_seed
-                || !has_ended_in_garden(other)
+            let may_have_more = !other.has_moved_status() && other.spec.source_seed == own.spec.source_seed;
+            may_have_more || !has_ended_in_garden(other) && !can_be_continued(other, own)
         }
         Some(MigrationMode::Forced) => !has_ended_in_garden(other) && !can_be_superseded(other, own),
         Some(MigrationMode::Classic) | None => !other.has_ended() && other.superseded_by().is_none(),
@@ -84,7 +84,19 @@ fn can_be_superseded(other: &ControlPlaneMigration, own: &ControlPlaneMigration)
         && !other.has_committed()
 }
 
-/// Migrations that this one supersedes. All of them that have not ended are told so, since each side of them that goes on, or comes back,
+/// Whether a forced migration goes on from the destination of another one, which was committed there and may be dead now. The source has
+/// stored all that it had by then.
+fn can_be_continued(other: &ControlPlaneMigration, own: &ControlPlaneMigration) -> bool {
+    own.mode() == Some(MigrationMode::Forced)
+        && other.mode().is_some()
+        && other.spec.destination_seed == own.spec.source_seed
+        && is_earlier(other, own)
+        && other.has_committed()
+        && other.has_moved_status()
+        && other.has_stored_source()
+}
+
+/// Migrations that this one supersedes or continues. All of them that have not ended are told so, since each side of them that goes on, or comes back,
 /// would act on the same Shoot. Then they are in the way until their garden and the own destination have nothing left to do for them: a
 /// destination that does not answer is not waited for, unless this migration leads there.
 #[must_use]
@@ -96,10 +108,13 @@ pub fn in_the_way(others: &[ControlPlaneMigration], own: &ControlPlaneMigration)
         let is_open = other.superseded_by().is_none() || is_waited_for;
         can_be_superseded(other, own) && !other.has_ended() && is_open
     };
-    let found = others.iter().filter(is_in_the_way);
-    found
-        .map(|other| SupersededMigration { name: other.name_any(), is_told: other.superseded_by().is_some() })
-        .collect()
+    let is_continued = |other: &&ControlPlaneMigration| {
+        let is_open = other.continued_by().is_none() || !other.has_side_ended(Side::Garden);
+        can_be_continued(other, own) && !other.has_ended() && is_open
+    };
+    let found = others.iter().filter(|other| is_in_the_way(other) || is_continued(other));
+    let is_told = |other: &ControlPlaneMigration| other.superseded_by().or(other.continued_by()).is_some();
+    found.map(|other| SupersededMigration { name: other.name_any(), is_told: is_told(other) }).collect()
 }
 
 /// Writes into the status of the others that this migration supersedes them.
@@ -123,9 +138,10 @@ pub async fn supersede(context: &Context, own: &ControlPlaneMigration) -> Result
     let untold = in_the_way(&others, own).into_iter().filter(|other| !other.is_told);
     for name in untold.map(|other| other.name) {
         let Some(other) = others.iter().find(|other| other.name_any() == name) else { continue };
+        let field = if can_be_continued(other, own) { CONTINUED_BY } else { SUPERSEDED_BY };
         let patch = json!({
             "metadata": {"resourceVersion": other.resource_version()},
-            "status": {SUPERSEDED_BY: own.name_any()},
+            "status": {field: own.name_any()},
         });
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let outcome = all.patch_status(&name, &params, &Patch::Merge(patch)).await;
@@ -160,6 +176,20 @@ pub async fn superseded(
         found.as_ref().is_some_and(|found| is_made_by(found, &other.uid().unwrap_or_default()))
     };
     Ok(later.iter().find(has_made).map(|other| why(&other.name_any())))
+}
+
+/// The migration that goes on from the destination of this one, if one does.
+///
+/// # Errors
+/// [`Error::Read`].
+pub async fn continuation(context: &Context, own: &ControlPlaneMigration) -> Result<Option<Continuation>> {
+    let Some(name) = own.continued_by() else { return Ok(None) };
+    let found = all(context, own).get_opt(name).await;
+    let found = found.map_err(Error::read(format!("ControlPlaneMigration {name}")))?;
+    let is_source_free = found.is_some_and(|other| {
+        other.phase() == Some("Succeeded") || other.spec.destination_seed == own.spec.source_seed
+    });
+    Ok(Some(Continuation { name: name.to_owned(), is_source_free }))
 }
 
 /// Whether another migration of the Shoot was created after this one.
@@ -252,6 +282,35 @@ mod tests {
         let elsewhere = || migration("o", "Classic", ("d", "a"), 4);
         assert_eq!(found(elsewhere()), (Some("o".to_owned()), 0));
         assert_eq!(found(with(moved(elsewhere()), "garden", json!({"phase": "Succeeded"}))), (None, 0));
+    }
+
+    #[test]
+    fn forced_migration_goes_on_from_a_destination_that_dies_before_its_migration_has_ended() {
+        let own = migration("m", "Forced", ("b", "c"), 5);
+        let found = |other: ControlPlaneMigration| {
+            let all = [other];
+            (obstacle(&all, &own), names(&in_the_way(&all, &own)).len())
+        };
+        let other = |mode| migration("o", mode, ("a", "b"), 4);
+        let stored = |one| {
+            let step = json!({"name": "MigratedStateSynced", "state": "Succeeded"});
+            with(one, "source", json!({"phase": "Running", "steps": [step]}))
+        };
+        assert_eq!(found(stored(moved(other("Classic")))), (None, 1));
+        // The ShootState does not hold what the extension controllers of the source stored last.
+        assert_eq!(found(moved(other("Classic"))), (Some("o".to_owned()), 0));
+        // Where the Shoot is was not written.
+        assert_eq!(found(stored(committed(other("Classic")))), (Some("o".to_owned()), 0));
+        assert_eq!(found(moved(other("Forced"))), (None, 1));
+        // It leaves from another seed than where the Shoot is.
+        let elsewhere = migration("m", "Forced", ("a", "c"), 5);
+        assert_eq!(obstacle(&[stored(moved(other("Classic")))], &elsewhere), Some("o".to_owned()));
+        // The garden has to end its part first; the destination may never end its own.
+        let told = |one| with(one, CONTINUED_BY, "m".into());
+        assert_eq!(found(told(moved(other("Forced")))), (None, 1));
+        let mut ended = told(moved(other("Forced")));
+        ended.status["garden"]["phase"] = "Failed".into();
+        assert_eq!(found(ended), (None, 0));
     }
 
     #[test]

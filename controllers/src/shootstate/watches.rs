@@ -3,16 +3,14 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use futures::{Stream, StreamExt};
 use kube::{
     Api, Client,
     core::{ApiResource, DynamicObject, ObjectMeta, PartialObjectMeta},
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event},
-    },
+    runtime::watcher::{self, Event},
 };
 use parking_lot::Mutex;
 use repot_api::names::{CARRY, CORE_GROUP, PERSIST, SEED_LABEL_PREFIX};
@@ -223,11 +221,64 @@ fn events(
     config: watcher::Config,
 ) -> impl Stream<Item = Event<Meta>> + Send + use<> {
     let (all, plural) = (Api::<Meta>::all_with(client, resource), resource.plural.clone());
-    let events = watcher::watcher(all, config).default_backoff();
-    events.filter_map(move |event| {
+    let mut pauses = Pauses::default();
+    let events = watcher::watcher(all, config).then(move |event| {
+        let pause = pauses.after(&event);
         let event = event.inspect_err(
-            |error| tracing::debug!(resource = plural, %error, "a watch failed, watching again"),
+            |error| tracing::debug!(resource = plural, %error, ?pause, "a watch failed, watching again"),
         );
-        std::future::ready(event.ok())
-    })
+        async move {
+            tokio::time::sleep(pause).await;
+            event.ok()
+        }
+    });
+    events.filter_map(std::future::ready)
+}
+
+/// The shortest and the longest pause after a failed watch. A kind that a seed never serves costs one request in the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// How long to wait before a watch is tried again: twice as long each time, until one begins.
+struct Pauses(Duration);
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self(PAUSES.0)
+    }
+}
+
+impl Pauses {
+    fn after<K>(&mut self, event: &Result<Event<K>, watcher::Error>) -> Duration {
+        match event {
+            Err(_) => {
+                let next = (self.0 * 2).min(PAUSES.1);
+                std::mem::replace(&mut self.0, next)
+            }
+            // This says that a list was asked for, and not that it came.
+            Ok(Event::Init) => Duration::ZERO,
+            Ok(Event::InitApply(_) | Event::InitDone | Event::Apply(_) | Event::Delete(_)) => {
+                *self = Self::default();
+                Duration::ZERO
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_until_a_list_has_come() {
+        let failed = || Err::<Event<Meta>, _>(watcher::Error::NoResourceVersion);
+        let mut pauses = Pauses::default();
+        let mut all = Vec::new();
+        for _ in 0..9 {
+            assert_eq!(pauses.after::<Meta>(&Ok(Event::Init)), Duration::ZERO);
+            all.push(pauses.after(&failed()).as_secs());
+        }
+        assert_eq!(all, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert_eq!(pauses.after::<Meta>(&Ok(Event::InitDone)), Duration::ZERO);
+        assert_eq!(pauses.after(&failed()), Duration::from_secs(1));
+    }
 }

@@ -1,13 +1,18 @@
 //! The migration of whole control planes between two seeds of a landscape, by the controllers of all three sides.
 
 mod classic;
+mod departure;
+mod equality;
 mod faults;
+mod faulty_seed;
 mod forced;
 mod gardenlet;
 mod owner;
 mod partitions;
 mod prober;
 mod quarantine;
+mod retries;
+mod rounds;
 mod story;
 mod takeover;
 mod world;

@@ -120,11 +120,34 @@ pub async fn until_started(world: &World, name: &str, (side, step): (&str, &str)
     .await
 }
 
+/// Waits until a side has reached a step.
+pub async fn until_reached(world: &World, name: &str, (side, step): (&str, &str)) -> Result<()> {
+    until(&format!("{step} to be reached"), DEADLINE, async || {
+        let record = self::step(world, name, (side, step)).await?;
+        ensure!(record["state"] == "Succeeded", "{record}");
+        Ok(())
+    })
+    .await
+}
+
 /// Asks for a rollback.
 pub async fn abort(world: &World, name: &str) -> Result<()> {
     let patch = json!({"spec": {"abort": "Abort"}});
     let api = garden_of(world)?.cluster.api();
     api.patch(&path(world, name), "application/merge-patch+json", &patch).await?.ok().map(drop)
+}
+
+/// Asks to try again what has failed.
+pub async fn retry(world: &World, name: &str, number: u32) -> Result<()> {
+    let patch = json!({"spec": {"retry": number}});
+    let api = garden_of(world)?.cluster.api();
+    api.patch(&path(world, name), "application/merge-patch+json", &patch).await?.ok().map(drop)
+}
+
+/// Stores a migration with another status; refused where it has changed since it was read.
+pub async fn write_status(world: &World, name: &str, migration: &Value) -> Result<()> {
+    let path = format!("{}/status", path(world, name));
+    garden_of(world)?.cluster.api().put(&path, migration).await?.ok().map(drop)
 }
 
 /// Deletes a migration, and waits until it is gone: controllers have let it go.

@@ -72,3 +72,40 @@ fn third_seed_takes_over_when_the_destination_of_a_forced_migration_dies() {
         world.stop(THIRD_SEED).await
     });
 }
+
+/// The destination of a classic migration dies after clients were sent there, and before all is done. A forced migration goes on from
+/// there, back to the seed that was left, where what remains is removed first.
+#[test]
+#[ignore = "minutes, in make soak"]
+fn source_takes_back_when_the_destination_dies_in_the_middle_of_a_classic_migration() {
+    run(async |env| {
+        let world = World::create(env, "returned", small()).await?;
+        let before = world.workload().await?;
+        let writer = Writer::start(world.api()?);
+        story::create(&world, "move", SEEDS).await?;
+        for step in [("garden", "StatusMoved"), ("source", "MigratedStateSynced")] {
+            story::until_reached(&world, "move", step).await?;
+        }
+        let frozen = Frozen::new(world.landscape.seed(SEEDS.1)?.cluster.apiserver_process());
+        let back = (SEEDS.1, SEEDS.0);
+        force(&world, "back", back).await?;
+        story::annotate(&world, "back", &json!({SOURCE_STOPPED: SEEDS.1})).await?;
+        let migration = story::until_success(&world, "back", SEEDS.0).await?;
+        println!("outage {} by the forced migration", migration["status"]["apiOutage"]);
+        let first = story::read(&world, "move").await?;
+        story::ensure_phase(&first, "Failed")?;
+        ensure!(first["status"]["continuedBy"] == migration["metadata"]["name"], "{first}");
+        ensure_nothing_is_lost(&world, writer).await?;
+        ensure!(world.workload().await? == before, "the workload has changed");
+        drop(frozen);
+        until("the destination to be removed", DEADLINE, async || world.ensure_gone(SEEDS.1).await).await?;
+        ensure!(
+            world.workload().await? == before,
+            "the workload has changed when the destination was removed"
+        );
+        for name in ["move", "back"] {
+            story::delete(&world, name).await?;
+        }
+        world.stop(SEEDS.0).await
+    });
+}

@@ -31,9 +31,9 @@ impl Writer {
     }
 
     /// The same with another beginning of the names of objects.
-    pub fn start_with(api: Api, prefix: &'static str) -> Self {
+    pub fn start_with(api: Api, prefix: &str) -> Self {
         let acknowledged = Arc::new(Mutex::new(BTreeMap::new()));
-        let task = tokio::spawn(write(api, prefix, acknowledged.clone()));
+        let task = tokio::spawn(write(api, prefix.to_owned(), acknowledged.clone()));
         Self { acknowledged, task }
     }
 
@@ -55,7 +55,7 @@ impl Drop for Writer {
     }
 }
 
-async fn write(api: Api, prefix: &str, acknowledged: Arc<Mutex<BTreeMap<u32, Instant>>>) {
+async fn write(api: Api, prefix: String, acknowledged: Arc<Mutex<BTreeMap<u32, Instant>>>) {
     for number in 0.. {
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("{prefix}{number}")},

@@ -150,6 +150,7 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
         proof: Proof::HeldUntil(Step::MoveCommitted),
         advice: "see why kube-apiservers do not end, and whether somebody else scales their Deployment",
         on_start: from::note_api,
+        on_done: from::note_last_answer,
         effects: from::stop_api,
         ..Row::new(Side::Source, Step::SourceApiStopped, from::is_api_stopped)
     },
@@ -272,14 +273,15 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
     },
     Row { after: &[Step::ControllersStarted], ..shared::NODES_HEALTHY },
     Row {
-        after: &[Step::ControllersStarted],
+        // As early as clients may write there: a forced migration has to leave from where the newest state is.
+        after: &[Step::MoveCommitted],
         does: "`status.seedName` of the Shoot is the destination, and its last operation is Restore.",
         advice: "see why the Shoot cannot be written",
         effects: garden::move_status,
         ..day_long(Side::Garden, Step::StatusMoved, garden::is_status_moved)
     },
     Row {
-        after: &[Step::StatusMoved],
+        after: &[Step::ControllersStarted],
         does: "The DNS record of the API has the TTL that it had before the migration.",
         guard: is_awake,
         on_failure: OnFailure::Skip,

@@ -24,6 +24,8 @@ pub static PLAN: Plan<MigrationFlow> = Plan {
     point_of_no_return: Some(Step::MoveCommitted),
     needs_rollback: |notes| notes.changed,
     fields: &[
+        "apiAnsweredTime",
+        "apiDnsWrittenTime",
         "apiServers",
         "apiTtlSeconds",
         "changed",

@@ -50,6 +50,7 @@ impl Flow for EtcdFlow {
             paused: request.paused,
             abort: if is_aborted { Abort::Abort } else { Abort::None },
             superseded: None,
+            continued: None,
             retry: 0,
             abandoned: match observed.cluster {
                 Cluster::Present => None,

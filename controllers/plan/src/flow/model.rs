@@ -103,6 +103,8 @@ pub struct Request {
     /// Another object of this kind goes on in place of this one. A side that takes no part ends at once; any other one undoes what it
     /// has made, even past the point of no return, and waits for nobody.
     pub superseded: Option<Reason>,
+    /// Another object of this kind goes on from where this one has come: each side ends where it stands, and undoes nothing.
+    pub continued: Option<Reason>,
     /// Number of the request to try again what has failed. Each higher number is followed once by each side.
     pub retry: u32,
     /// How long a step may take.

@@ -75,7 +75,7 @@ impl<'a, F: Flow> Pass<'a, F> {
 
     fn choose(&mut self) {
         let (plan, phase) = (self.steps.plan, self.steps.input.ledger.phase);
-        let Request { abandoned, superseded, .. } = self.steps.request.clone();
+        let Request { abandoned, superseded, continued, .. } = self.steps.request.clone();
         if phase == Phase::Failed && self.is_retried() {
             match F::may_retry(&self.steps.context()) {
                 Ok(()) => self.reopen(),
@@ -85,6 +85,8 @@ impl<'a, F: Flow> Pass<'a, F> {
             self.follow_retry();
             self.steps.effects = F::cleanup(&self.steps.context());
             self.steps.requeue = (!self.steps.effects.is_empty()).then_some(POLL);
+        } else if let Some(why) = continued {
+            self.end(Phase::Failed, why.reason, why.message);
         } else if let Some(why) = superseded.clone().filter(|_| !self.takes_part()) {
             self.end(Phase::RolledBack, why.reason, with_advice(&why.message, "it does the rest"));
         } else if let Some(why) = superseded.filter(|_| phase != Phase::RollingBack) {
@@ -112,8 +114,9 @@ impl<'a, F: Flow> Pass<'a, F> {
 
     /// Whether somebody asks to try again what is still there.
     fn is_retried(&self) -> bool {
-        let Request { retry, abandoned, superseded, .. } = &self.steps.request;
-        *retry > self.steps.next.retry && superseded.is_none() && abandoned.is_none()
+        let Request { retry, abandoned, superseded, continued, .. } = &self.steps.request;
+        let is_over = [abandoned, superseded, continued].into_iter().any(Option::is_some);
+        *retry > self.steps.next.retry && !is_over
     }
 
     /// A side that has not failed follows by going on, or by being at its end. The others see that it allows the retry.

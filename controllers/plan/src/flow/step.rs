@@ -147,12 +147,13 @@ impl<'a, F: Flow> Steps<'a, F> {
     /// The row does not apply. It is settled without ever having been started.
     fn leave_out(&mut self, row: &Row<F>) {
         let message = "it does not apply here".to_owned();
+        let before = self.next.steps.get(&row.step).cloned().unwrap_or_else(Record::pending);
         let record = Record {
             state: State::Skipped,
             reason: "NotNeeded".to_owned(),
             message,
             completed: Some(self.input.now),
-            ..Record::pending()
+            ..before
         };
         self.next.steps.insert(row.step, record);
     }

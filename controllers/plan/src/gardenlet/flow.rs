@@ -46,6 +46,7 @@ impl Flow for GardenletMigration {
             abort: request.abort,
             abandoned: request.abandoned.clone(),
             superseded: None,
+            continued: None,
             retry: request.retry,
             step_timeout: request.step_timeout.max(LEAST_TIMEOUT),
         }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use repot_apimachinery::time::Time;
+
 use super::{
     context::{Context, destination},
     effect::Effect,
@@ -17,6 +19,11 @@ pub(crate) fn is_dns_switched(context: &Context) -> Check {
             Check::waiting("SwitchingDNS", "the DNS record of the API is being written")
         }
     })
+}
+
+pub(crate) fn note_written(context: &Context, notes: &mut Notes) {
+    let written = context.at_destination().and_then(|facts| facts.api_dns_written);
+    notes.api_dns_written_time = written.map(Time::to_rfc3339);
 }
 
 pub(crate) fn switch_dns(_: &Context) -> Vec<Effect> {

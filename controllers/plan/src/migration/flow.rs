@@ -39,6 +39,10 @@ impl Flow for MigrationFlow {
             abort: request.abort,
             abandoned: request.abandoned.clone(),
             superseded: request.superseded.clone(),
+            continued: request.continued.as_ref().map(|other| {
+                let message = format!("the destination is dead, and {} goes on from there", other.name);
+                Reason::new("ContinuedByAnother", message)
+            }),
             retry: request.retry,
             step_timeout: request.step_timeout.max(LEAST_TIMEOUT),
         }
@@ -48,6 +52,9 @@ impl Flow for MigrationFlow {
     /// wait for the source of a migration that a forced one supersedes.
     fn takes_part(observed: &Observed, side: Side) -> bool {
         let request = &observed.request;
+        if side == Side::Destination {
+            return request.continued.is_none();
+        }
         side != Side::Source || (request.mode == MigrationMode::Classic && request.superseded.is_none())
     }
 
@@ -64,7 +71,13 @@ impl Flow for MigrationFlow {
                 let guard = facts.machine_guard.then_some(Effect::EnsureNoMachineGuard);
                 entry.into_iter().chain(guard).chain(owner_written_again(context, facts)).collect()
             }
-            Facts::Source(_) | Facts::Destination(_) => Vec::new(),
+            // What is left there lost ownership, and another migration goes on from the destination.
+            Facts::Source(facts) => {
+                let is_free =
+                    context.observed.request.continued.as_ref().is_some_and(|other| other.is_source_free);
+                (is_free && !facts.left.is_empty()).then_some(Effect::RemoveSource).into_iter().collect()
+            }
+            Facts::Destination(_) => Vec::new(),
         }
     }
 
@@ -98,9 +111,11 @@ impl Flow for MigrationFlow {
 /// and comes back when it is tried again.
 fn finalizer(context: &StepContext<'_, MigrationFlow>) -> Option<Effect> {
     let (request, ledger) = (&context.observed.request, context.ledger);
-    // The source of one that is superseded has nothing to undo, and may never come back.
-    let is_over = |(side, other): &(Side, LedgerOf<MigrationFlow>)| {
-        other.phase.is_end() || (request.superseded.is_some() && *side == Side::Source)
+    // The source of one that is superseded, and the destination of one that is continued, have nothing to undo, and may never come back.
+    let is_over = |(side, other): &(Side, LedgerOf<MigrationFlow>)| match side {
+        Side::Source if request.superseded.is_some() => true,
+        Side::Destination if request.continued.is_some() => true,
+        Side::Garden | Side::Source | Side::Destination => other.phase.is_end(),
     };
     let present = !ledger.phase.is_end() || !context.others.iter().all(is_over);
     let is_tried_again = ledger.retry > 0;

@@ -28,6 +28,12 @@ pub struct Notes {
     /// Replicas of the kube-apiservers at the source before they were stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_servers: Option<Replicas>,
+    /// Source: when the kube-apiservers answered last before the outage, as a time of RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_answered_time: Option<String>,
+    /// Destination: when the DNS record of the API was written, as a time of RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_dns_written_time: Option<String>,
     /// TTL of the DNS record of the API before it was lowered, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_ttl_seconds: Option<u64>,

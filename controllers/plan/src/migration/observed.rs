@@ -22,6 +22,15 @@ pub struct Observed {
     pub facts: Facts,
 }
 
+/// A forced migration that goes on from the destination of another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Continuation {
+    /// Its name.
+    pub name: String,
+    /// Whether nobody needs what is left at the source of the other one: it has succeeded, or leads there.
+    pub is_source_free: bool,
+}
+
 /// What the ControlPlaneMigration and its Shoot ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MigrationRequest {
@@ -43,6 +52,8 @@ pub struct MigrationRequest {
     pub abandoned: Option<Reason>,
     /// Why another migration of the Shoot goes on in place of this one, or of what this side has left to do.
     pub superseded: Option<Reason>,
+    /// The forced migration that goes on from the destination of this one, which is dead.
+    pub continued: Option<Continuation>,
     /// `spec.retry`: the number of the last request to try again what has failed.
     pub retry: u32,
     /// How long a step may take.
@@ -275,6 +286,8 @@ pub struct SourceFacts {
     pub controllers: Workloads,
     /// The kube-apiservers at this side.
     pub api: Workloads,
+    /// When they answered last, as far as this side has seen it while they are being stopped.
+    pub api_answered: Option<Time>,
     /// The etcd at this side.
     pub etcd: EtcdFacts,
     /// The owner record, as this side reads it.
@@ -362,6 +375,8 @@ pub struct DestinationFacts {
     pub exposure_problem: Option<String>,
     /// Whether all servers of the zone answer with the destination for the name of the API.
     pub api_dns_here: bool,
+    /// When the controller of the DNSRecord reported that it has written the destination, by its own clock.
+    pub api_dns_written: Option<Time>,
     /// TTL of the DNS record of the API.
     pub api_ttl: Duration,
     /// The Infrastructure, and its last operation.

@@ -48,6 +48,7 @@ pub(crate) const API_DNS_SWITCHED: Row<MigrationFlow> = Row {
     guard: is_awake,
     advice: "see in the DNSRecord what its controller reports; the API serves at its new address",
     effects: api_dns::switch_dns,
+    on_done: api_dns::note_written,
     ..day_long(Side::Destination, Step::ApiDnsSwitched, api_dns::is_dns_switched)
 };
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use repot_apimachinery::time::Time;
+
 use super::{
     context::{Context, none_left, source},
     effect::Effect,
@@ -128,6 +130,11 @@ pub(crate) fn note_api(context: &Context, notes: &mut Notes) {
     if let Some(facts) = context.at_source() {
         notes.api_servers.get_or_insert_with(|| facts.api.wanted.clone());
     }
+}
+
+pub(crate) fn note_last_answer(context: &Context, notes: &mut Notes) {
+    let answered = context.at_source().and_then(|facts| facts.api_answered);
+    notes.api_answered_time = answered.map(Time::to_rfc3339).or(notes.api_answered_time.take());
 }
 
 pub(crate) fn is_api_stopped(context: &Context) -> Check {

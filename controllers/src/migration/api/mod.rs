@@ -27,6 +27,9 @@ pub use shoot::{LastOperation, Shoot, ShootSpec, ShootStatus};
 /// Field of the status with the name of the migration that goes on in place of this one.
 pub const SUPERSEDED_BY: &str = "supersededBy";
 
+/// Field of the status with the name of the forced migration that goes on from the destination of this one.
+pub const CONTINUED_BY: &str = "continuedBy";
+
 /// Field of the status with what a final snapshot holds that came after the destination had begun.
 pub const LATE_SNAPSHOT: &str = "lateSnapshot";
 
@@ -130,6 +133,20 @@ impl ControlPlaneMigration {
     #[must_use]
     pub fn superseded_by(&self) -> Option<&str> {
         self.status.get(SUPERSEDED_BY).and_then(Value::as_str).filter(|name| !name.is_empty())
+    }
+
+    /// Name of the forced migration that goes on from the destination of this one, if one does.
+    #[must_use]
+    pub fn continued_by(&self) -> Option<&str> {
+        self.status.get(CONTINUED_BY).and_then(Value::as_str).filter(|name| !name.is_empty())
+    }
+
+    /// Whether the ShootState holds all that the source had. What a dead source had is there, or is lost.
+    #[must_use]
+    pub fn has_stored_source(&self) -> bool {
+        let step = self.step(Side::Source, Step::MigratedStateSynced);
+        self.mode() == Some(MigrationMode::Forced)
+            || step.is_some_and(|step| matches!(step["state"].as_str(), Some("Succeeded" | "Skipped")))
     }
 
     /// Whether a side has ended, by its own part of the status.

@@ -38,7 +38,7 @@ use crate::{
         pass::{self, Observation},
         record,
         seed::{
-            api_record, etcd::Etcds, extensions, namespace, owner::OwnerRecordOf, read,
+            api_record, etcd::Etcds, extensions, namespace, owner::OwnerRecordOf, read, shoot_api,
             workloads::ControlPlane,
         },
         siblings,
@@ -180,6 +180,7 @@ async fn facts(
         api: objects.plane.api(),
         exposure_problem: exposure_problem(seed, objects, ledger).await,
         api_dns_here: is_switched(objects, ledger).await,
+        api_dns_written: api_record::written(&objects.api_records),
         api_ttl: api_record::ttl(&objects.api_records).0,
         infrastructure: extensions::facts(objects.of_kind("Infrastructure"), restore),
         extensions: extensions::facts(objects.others(), restore),
@@ -220,7 +221,7 @@ async fn exposure_problem(seed: &Client, objects: &Objects, ledger: &Ledger) -> 
         return None;
     }
     match address(objects) {
-        Some(_) => nodes::reach(seed, &objects.namespace).await,
+        Some(_) => shoot_api::reach(seed, &objects.namespace).await,
         None => Some("the Service of the API servers has no address".to_owned()),
     }
 }
@@ -334,7 +335,7 @@ async fn machine_differences(
         let mut all = machines::differences(&carried, &here)?;
         // Behind a source that lives, the ShootState holds all of them; a hibernated Shoot has none, and no API.
         if mode == MigrationMode::Forced && is_reached(ledger, Step::ApiServes) {
-            let shoot = nodes::client(seed, &objects.namespace).await?;
+            let shoot = shoot_api::client(seed, &objects.namespace).await?;
             all.extend(machines::without_machine(&nodes::all(&shoot).await?, &here)?);
         }
         Ok::<_, Error>(all)
@@ -356,7 +357,7 @@ async fn nodes(
     }
     let begun = |ledger: &Ledger, step| ledger.steps.get(&step).and_then(|record| record.started);
     let found = async {
-        let shoot = nodes::client(context.own_client(), &objects.namespace).await?;
+        let shoot = shoot_api::client(context.own_client(), &objects.namespace).await?;
         // A source that died has no such step: its API may have been down for long.
         let outage = begun(source, Step::SourceApiStopped).filter(|_| mode == MigrationMode::Classic);
         let stale = match begun(ledger, Step::ApiDnsSwitched) {

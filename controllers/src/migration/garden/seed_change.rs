@@ -123,7 +123,9 @@ fn wanted(shoot: &Shoot, migrations: &[ControlPlaneMigration]) -> Option<Control
         meant.name == name && (meant.uid.is_empty() || meant.uid == uid)
     };
     // One that is superseded may never end, where its destination is dead; the one that goes on in place of it counts.
-    let goes_on = |one: &ControlPlaneMigration| !one.has_ended() && one.superseded_by().is_none();
+    let goes_on = |one: &ControlPlaneMigration| {
+        !one.has_ended() && one.superseded_by().is_none() && one.continued_by().is_none()
+    };
     let holds =
         |one: &ControlPlaneMigration| goes_on(one) || (one.has_failed() && one.spec.destination_seed == to);
     if migrations.iter().filter(is_of_shoot).any(holds) {

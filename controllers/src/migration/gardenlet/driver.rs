@@ -21,7 +21,8 @@ use crate::{
     metrics::Metrics,
     migration::{
         api::{self, ControlPlaneMigration},
-        context::{self, Context},
+        clock,
+        context::Context,
         error::{Error, Result},
         record,
     },
@@ -73,7 +74,7 @@ impl Driver for Steered<'_> {
     }
 
     fn now(&self) -> Time {
-        context::now()
+        clock::now()
     }
 
     fn metrics(&self) -> &Metrics {

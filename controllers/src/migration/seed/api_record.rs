@@ -8,6 +8,7 @@ use std::{
 
 use kube::{Api, Client, ResourceExt};
 use repot_api::names::{OPERATION, OPERATION_RECONCILE};
+use repot_apimachinery::time::Time;
 use repot_extension::{kinds::DNSRecord, status::OperationState};
 use serde_json::json;
 
@@ -60,6 +61,16 @@ fn is_written(record: &DNSRecord) -> bool {
     let last = status.and_then(|status| status.last_operation.as_ref());
     let is_current = status.map(|status| status.observed_generation) == record.metadata.generation;
     is_current && last.is_some_and(|last| last.state == OperationState::Succeeded)
+}
+
+/// When the controller of these DNSRecords reported the last of them as written, by its own clock.
+#[must_use]
+pub fn written(records: &[DNSRecord]) -> Option<Time> {
+    let reported = records.iter().filter(|record| is_written(record)).filter_map(|record| {
+        let last = record.status.as_ref()?.last_operation.as_ref()?;
+        u64::try_from(last.last_update_time.as_ref()?.0.as_second()).ok().map(Time)
+    });
+    reported.max()
 }
 
 /// Gives the records this TTL, each once by this fence.

@@ -7,6 +7,7 @@ pub mod namespace;
 pub mod owner;
 pub mod read;
 pub mod scale;
+pub mod shoot_api;
 pub mod snapshots;
 pub mod workloads;
 

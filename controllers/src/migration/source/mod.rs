@@ -2,6 +2,7 @@
 
 mod act;
 mod dns_owner;
+pub mod last_answer;
 pub mod objects;
 mod observe;
 mod remove;

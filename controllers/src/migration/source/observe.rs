@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kube::{Client, ResourceExt};
+use repot_apimachinery::time::Time;
 use repot_extension::kinds::DNSRecord;
 use repot_plan::{
     ledger::State,
@@ -62,6 +63,7 @@ pub async fn observe(
         unsynced: unsynced(context, &objects, ledger).await,
         controllers: objects.plane.controller_group(),
         api: objects.plane.api(),
+        api_answered: api_answered(context, &objects, migration, ledger),
         etcd: objects.etcds.facts(seed, asks_for_revision(ledger)).await,
         owner,
         owner_wait,
@@ -72,6 +74,7 @@ pub async fn observe(
         dns_records: extensions::facts(objects.records.iter(), operation),
         extensions: extensions::facts(objects.extensions.iter(), ExtensionOperation::Migrate),
         left: match ledger.state(Step::SourceRemoved) {
+            _ if migration.continued_by().is_some() => remove::left(seed, &objects.namespace).await?,
             State::Running => remove::left(seed, &objects.namespace).await?,
             State::Pending | State::Succeeded | State::Failed | State::Skipped | State::RolledBack => {
                 vec!["objects that were not listed yet".to_owned()]
@@ -130,6 +133,21 @@ async fn owner(etcd: Option<&Etcd>) -> (OwnerRecord, Duration) {
         }
         None => (OwnerRecord::Unknown, Duration::ZERO),
     }
+}
+
+/// Asked from the request to stop until all API servers are gone.
+fn api_answered(
+    context: &Context,
+    objects: &Objects,
+    migration: &ControlPlaneMigration,
+    ledger: &Ledger,
+) -> Option<Time> {
+    let is_asked = ledger.state(Step::SourceApiStopped) == State::Running;
+    let watch = || {
+        let uid = migration.uid().unwrap_or_default();
+        context.last_answers.watch(&uid, context.own_client(), &objects.namespace)
+    };
+    is_asked.then(watch).flatten()
 }
 
 /// The members are asked only where a row decides on their revision.

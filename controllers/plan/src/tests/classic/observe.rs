@@ -33,6 +33,7 @@ pub(super) fn observe(clusters: &mut Clusters, side: Side) -> Observed {
         },
         abandoned: None,
         superseded: None,
+        continued: None,
         retry: clusters.retry,
         step_timeout: Duration::from_secs(600),
         source_seed: clusters.from.to_owned(),
@@ -104,6 +105,7 @@ fn source(clusters: &mut Clusters) -> SourceFacts {
     SourceFacts {
         unsynced: (!is_unread).then_some(u32::from(!is_synced)),
         controllers: both(site.controllers.facts("controllers", true), site.kube.facts(KUBE_NAME, true)),
+        api_answered: None,
         api: site.api.facts("kube-apiserver", site.is_api_ready(now)),
         etcd: etcd(site, clusters.members),
         owner,
@@ -150,6 +152,7 @@ fn destination(clusters: &mut Clusters) -> DestinationFacts {
         is_followed: false,
         etcd: etcd(site, clusters.members),
         api: site.api.facts("kube-apiserver", site.is_api_ready(now)),
+        api_dns_written: None,
         api_dns_here: clusters.zone.is_api_at(Side::Destination, now),
         api_ttl: Duration::from_secs(clusters.api_ttl),
         infrastructure: site.infrastructure.facts(now),

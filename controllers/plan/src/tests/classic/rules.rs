@@ -40,7 +40,9 @@ pub(super) fn decision(
     for effect in &decision.effects {
         match effect {
             Effect::RemoveSource => {
-                hold(is_committed && clusters.status_seed == clusters.to, "removes the source too early")?
+                let is_left = have_migrated || !clusters.source.exists;
+                let is_moved = is_committed && clusters.status_seed == clusters.to;
+                hold(is_moved && is_left, "removes the source too early")?;
             }
             Effect::RemoveDestination => hold(!is_committed, "removes a destination that clients may use")?,
             Effect::SwitchApiDns => {

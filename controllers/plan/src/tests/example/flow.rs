@@ -109,6 +109,7 @@ impl Flow for Move {
             abort: observed.abort,
             abandoned: None,
             superseded: None,
+            continued: None,
             retry: 0,
             step_timeout,
         }

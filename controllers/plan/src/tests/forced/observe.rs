@@ -31,6 +31,7 @@ pub(super) fn observe(world: &mut World, side: Side) -> Observed {
         abort: if world.now >= world.abort_at { Abort::Abort } else { Abort::None },
         abandoned: None,
         superseded: None,
+        continued: None,
         retry: 0,
         step_timeout: Duration::from_secs(600),
         source_seed: SOURCE.into(),
@@ -102,6 +103,7 @@ fn source(world: &mut World) -> SourceFacts {
     SourceFacts {
         unsynced: Some(0),
         controllers: both(site.controllers.facts("controllers", true), site.kube.facts(KUBE_NAME, true)),
+        api_answered: None,
         api: site.api.facts("kube-apiserver", site.is_api_ready()),
         etcd: etcd(site),
         owner,
@@ -155,6 +157,7 @@ fn destination(world: &mut World) -> DestinationFacts {
         etcd: etcd(site),
         api: carried(site.api.facts("kube-apiserver", site.is_api_ready()), API),
         exposure_problem: None,
+        api_dns_written: None,
         api_dns_here: world.api_at == Side::Destination,
         api_ttl: Duration::from_secs(120),
         infrastructure: site.infrastructure.facts(now),

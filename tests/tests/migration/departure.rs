@@ -1,0 +1,145 @@
+//! Forced migrations from a seed that lives on with a fault. A client writes to each side at its own address, whatever DNS says, so it is
+//! known what each side has acknowledged, and when.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use repot_etcd::snapshot::changes::{Change, changes};
+use repot_etcd::snapshot::store::{Environment, Store};
+use repot_etcd_core::snapshot::Revision;
+use repot_tests::wait::until;
+use serde_json::{Value, json};
+
+use super::faulty_seed::{Fault, FaultySeed};
+use super::forced::{SOURCE_STOPPED, force, until_state_is_stored};
+use super::story::{self, DEADLINE};
+use super::world::World;
+use super::writer::{self, Writer};
+
+const SOURCE: &str = "source-";
+const DESTINATION: &str = "destination-";
+
+/// One forced migration away from a seed.
+pub struct Departure<'a> {
+    /// The Shoot.
+    pub world: &'a World,
+    /// Name of the migration, and the beginning of the names of what is written meanwhile.
+    pub name: &'a str,
+    /// The seed with the fault, and the one where the Shoot goes.
+    pub seeds: (&'a str, &'a str),
+    /// What is wrong with the first.
+    pub fault: Fault,
+}
+
+/// The control plane leaves a seed with a fault, which goes on with its work as far as it can; then the fault ends. Fails where the source
+/// acknowledges a write after the destination, where a write is neither stored nor reported as lost, or where the workload changes.
+pub async fn leave(departure: &Departure<'_>) -> Result<()> {
+    let Departure { world, seeds, fault, .. } = *departure;
+    let before = world.workload().await?;
+    until_state_is_stored(world).await?;
+    until_workload_is_stored(world, seeds.0).await?;
+    let source = world.landscape.seed(seeds.0)?;
+    let at_source = world.shoot.control_plane.api_at(source).await?;
+    let at_source = Writer::start_with(at_source, &departure.prefix(SOURCE));
+    until("some writes", DEADLINE, async || {
+        let count = at_source.acknowledged().len();
+        ensure!(count > 20, "{count} were acknowledged");
+        Ok(())
+    })
+    .await?;
+
+    let faulty = FaultySeed::new(world, seeds.0, fault).await?;
+    // What tests share is healed, however this ends.
+    let moved = departure.move_away().await;
+    faulty.heal(world).await?;
+    let at_destination = moved?;
+    until("the source to be removed", DEADLINE, async || world.ensure_gone(seeds.0).await).await?;
+    ensure_one_side_at_a_time(fault, &at_source, &at_destination)?;
+    departure.ensure_nothing_is_unaccounted_for(&at_source).await?;
+    let stored = writer::stored_with(&world.api()?, &departure.prefix(DESTINATION)).await?;
+    let lost: Vec<_> = at_destination.acknowledged().difference(&stored).copied().collect();
+    ensure!(lost.is_empty(), "{lost:?} of the destination are lost");
+    ensure!(world.workload().await? == before, "the workload has changed");
+    Ok(())
+}
+
+/// Waits until a snapshot in the bucket of the source holds what has to be the same afterwards.
+async fn until_workload_is_stored(world: &World, seed: &str) -> Result<()> {
+    let marker = world.api()?.get("/api/v1/namespaces/default/configmaps/marker").await?.ok()?;
+    let revision: i64 = marker["metadata"]["resourceVersion"].as_str().context("no version")?.parse()?;
+    let store = backups(world, seed)?;
+    until("the marker to be stored", DEADLINE, async || {
+        let stored = store.list().await?.iter().map(|one| one.name.last.0).max();
+        ensure!(stored >= Some(revision), "up to {stored:?} of {revision} is stored");
+        Ok(())
+    })
+    .await
+}
+
+/// Where the etcd of the Shoot stores its snapshots at a seed.
+fn backups(world: &World, seed: &str) -> Result<Store> {
+    let seed = world.landscape.seed(seed)?;
+    let environment: Environment = seed.store.environment().into_iter().collect();
+    let prefix = format!("{}/etcd-main", world.name().backup_entry());
+    Ok(Store::open(&seed.store.url(&prefix), &environment)?)
+}
+
+/// The source acknowledges nothing from the moment on at which the destination has acknowledged something.
+fn ensure_one_side_at_a_time(fault: Fault, source: &Writer, destination: &Writer) -> Result<()> {
+    let (_, last) = source.times().context("the source acknowledged nothing")?;
+    let (first, _) = destination.times().context("the destination acknowledged nothing")?;
+    println!("{fault:?}: nobody acknowledged anything for {:?}", first.saturating_duration_since(last));
+    ensure!(last < first, "the source acknowledged a write {:?} after the destination", last - first);
+    Ok(())
+}
+
+impl Departure<'_> {
+    fn prefix(&self, side: &str) -> String {
+        format!("{}-{side}", self.name)
+    }
+
+    /// Moves it, and gives the client that writes at the destination.
+    async fn move_away(&self) -> Result<Writer> {
+        let &Self { world, name, seeds, fault } = self;
+        force(world, name, seeds).await?;
+        story::annotate(world, name, &json!({SOURCE_STOPPED: seeds.0})).await?;
+        story::until_started(world, name, ("destination", "EtcdServes")).await?;
+        let destination = world.landscape.seed(seeds.1)?;
+        let api = world.shoot.control_plane.api_at(destination).await?;
+        let writer = Writer::start_with(api, &self.prefix(DESTINATION));
+        let migration = story::until_success(world, name, seeds.1).await?;
+        let (outage, loss) = (&migration["status"]["apiOutage"], &migration["status"]["destination"]["loss"]);
+        println!("{fault:?}: outage {outage}, loss {loss}");
+        Ok(writer)
+    }
+
+    /// What the source acknowledged is at the destination, or in the late snapshot that is reported.
+    async fn ensure_nothing_is_unaccounted_for(&self, source: &Writer) -> Result<()> {
+        let late = until("the late snapshot to be reported", DEADLINE, async || {
+            let late = story::read(self.world, self.name).await?["status"]["lateSnapshot"].take();
+            let is_known = late["state"] == "Reported" || late["state"] == "Contained";
+            if is_known { Ok(late) } else { bail!("{late}") }
+        })
+        .await?;
+        let stored = writer::stored_with(&self.world.api()?, &self.prefix(SOURCE)).await?;
+        let lost: BTreeSet<u32> = source.acknowledged().difference(&stored).copied().collect();
+        println!("{} were acknowledged, {} are lost: {late}", source.acknowledged().len(), lost.len());
+        let reported = if late["state"] == "Reported" { self.created(&late).await? } else { BTreeSet::new() };
+        let unknown: Vec<_> = lost.difference(&reported).collect();
+        ensure!(unknown.is_empty(), "{unknown:?} are neither stored nor reported: {late}");
+        Ok(())
+    }
+
+    /// Numbers of objects that the late snapshot has created, by the copy in the bucket of the destination.
+    async fn created(&self, late: &Value) -> Result<BTreeSet<u32>> {
+        let store = backups(self.world, self.seeds.1)?;
+        let history = late["history"].as_str().context("no history")?;
+        let after = Revision(late["heldRevision"].as_i64().context("no revision")?);
+        let found = changes(&store.history(history), after, &std::env::temp_dir()).await?;
+        let names = found.keys.iter().filter(|(_, change)| **change == Change::Created).map(|(key, _)| key);
+        let begin = format!("/registry/configmaps/default/{}", self.prefix(SOURCE));
+        let numbers =
+            names.filter_map(|key| std::str::from_utf8(key).ok()?.strip_prefix(&begin)?.parse().ok());
+        Ok(numbers.collect())
+    }
+}
