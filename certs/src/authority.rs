@@ -30,6 +30,21 @@ pub struct Leaf {
     pub key_pem: String,
 }
 
+/// What a certificate is for.
+#[derive(Clone, Copy, Debug)]
+pub struct LeafRequest<'a> {
+    /// Common name of the subject: the user, for clients.
+    pub common_name: &'a str,
+    /// Organization of the subject: the group, for clients.
+    pub organization: Option<&'a str>,
+    /// DNS names and IP addresses.
+    pub names: &'a [String],
+    /// Whether servers may show it.
+    pub server: bool,
+    /// Whether clients may show it.
+    pub client: bool,
+}
+
 impl Authority {
     /// A new authority.
     ///
@@ -97,16 +112,20 @@ impl Authority {
     /// # Errors
     /// [`Error::Issue`].
     pub fn issue_server(&self, common_name: &str, names: &[String], now: OffsetDateTime) -> Result<Leaf> {
-        let mut params = base(common_name, None, now, LEAF_LIFETIME);
-        let failed = |source| Error::Issue { subject: common_name.to_owned(), source };
-        for name in names {
-            let name = match name.parse::<IpAddr>() {
-                Ok(address) => SanType::IpAddress(address),
-                Err(_) => SanType::DnsName(name.as_str().try_into().map_err(failed)?),
-            };
-            params.subject_alt_names.push(name);
-        }
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.issue(&LeafRequest { common_name, organization: None, names, server: true, client: false }, now)
+    }
+
+    /// A certificate for what a request says.
+    ///
+    /// # Errors
+    /// [`Error::Issue`].
+    pub fn issue(&self, request: &LeafRequest<'_>, now: OffsetDateTime) -> Result<Leaf> {
+        let LeafRequest { common_name, organization, names, server, client } = *request;
+        let mut params = base(common_name, organization, now, LEAF_LIFETIME);
+        params.subject_alt_names = alternative_names(common_name, names)?;
+        let server = server.then_some(ExtendedKeyUsagePurpose::ServerAuth);
+        let client = client.then_some(ExtendedKeyUsagePurpose::ClientAuth);
+        params.extended_key_usages = server.into_iter().chain(client).collect();
         self.sign(common_name, params)
     }
 
@@ -143,6 +162,15 @@ impl Authority {
         let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?;
         Ok(Leaf { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
     }
+}
+
+fn alternative_names(subject: &str, names: &[String]) -> Result<Vec<SanType>> {
+    let failed = |source| Error::Issue { subject: subject.to_owned(), source };
+    let of = |name: &String| match name.parse::<IpAddr>() {
+        Ok(address) => Ok(SanType::IpAddress(address)),
+        Err(_) => Ok(SanType::DnsName(name.as_str().try_into().map_err(failed)?)),
+    };
+    names.iter().map(of).collect()
 }
 
 fn base(

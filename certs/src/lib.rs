@@ -11,7 +11,7 @@ mod roots;
 pub mod tls;
 pub mod unread;
 
-pub use authority::{Authority, Leaf};
+pub use authority::{Authority, Leaf, LeafRequest};
 pub use files::write_private;
 pub use roots::{Roots, RootsError};
 

@@ -11,6 +11,7 @@ pub mod etcd_restore;
 pub mod gardener;
 pub mod hosted_etcd;
 mod late_snapshot;
+mod migration_side;
 pub mod names;
 pub mod shoot_state;
 pub mod workflow;

@@ -94,6 +94,9 @@ pub const UNPROTECT_ETCD: &str = "druid.gardener.cloud/disable-etcd-component-pr
 pub const WITHOUT_GATEWAYS: &str = "migration.gardener.cloud/without-gateways";
 /// Label, `true` on objects of a control plane's namespace that a ShootState carries to the destination (Repot).
 pub const CARRY: &str = "migration.gardener.cloud/carry";
+/// Certificates of a carried Secret that are issued anew where the Secret is made, so that their keys are not carried: a JSON list
+/// (Repot).
+pub const CERTIFICATES: &str = "migration.gardener.cloud/certificates";
 /// Label, `true` on Secrets that a ShootState carries and from which others are generated (Gardener).
 pub const PERSIST: &str = "persist";
 /// Finalizer of a ShootState while its Shoot moves (Gardener).

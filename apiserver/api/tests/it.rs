@@ -165,6 +165,11 @@ fn everything_that_is_wrong_with_a_spec_is_told_at_once() {
         ),
         (
             5,
+            r#"{"shootRef":{"name":"s"},"sourceSeed":"a","destinationSeed":"b","retry":-1}"#,
+            &[(INVALID, "spec.retry")],
+        ),
+        (
+            5,
             "{}",
             &[(REQUIRED, "spec.destinationSeed"), (REQUIRED, "spec.shootRef"), (REQUIRED, "spec.sourceSeed")],
         ),
@@ -313,6 +318,21 @@ fn workflows_keep_the_spec_they_were_begun_with() {
             r#"{"shootRef":{"name":"s"},"sourceSeed":"a","destinationSeed":"b"}"#,
             r#"{"shootRef":{"name":"t","uid":"2"},"sourceSeed":"a","destinationSeed":"b"}"#,
             &["spec.shootRef"],
+        ),
+        // A request to try again stands until a higher one.
+        (
+            &control_plane_migration::KIND_INFO,
+            control_plane_migration::validate_change,
+            r#"{"shootRef":{"name":"s"},"sourceSeed":"a","destinationSeed":"b","retry":2}"#,
+            r#"{"shootRef":{"name":"s"},"sourceSeed":"a","destinationSeed":"b","retry":3}"#,
+            &[],
+        ),
+        (
+            &control_plane_migration::KIND_INFO,
+            control_plane_migration::validate_change,
+            r#"{"shootRef":{"name":"s"},"sourceSeed":"a","destinationSeed":"b","retry":2}"#,
+            r#"{"shootRef":{"name":"s"},"sourceSeed":"a","destinationSeed":"b"}"#,
+            &["spec.retry"],
         ),
     ];
     for (kind, validate_change, before, after, forbidden) in cases {

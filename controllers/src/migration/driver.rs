@@ -100,7 +100,8 @@ impl Driver for Migration<'_> {
             Side::Destination => destination::observe(self.context, migration, shoot, request, ledger).await,
         }?;
         // Asked last: what a later migration has made by now is not what this one observed.
-        let superseded = siblings::superseded(self.context, migration, self.side, namespace.as_deref());
+        let namespace = namespace.as_deref();
+        let superseded = siblings::superseded(self.context, migration, self.side, namespace);
         observation.facts.request.superseded = superseded.await?;
         observation.facts.request.continued = siblings::continuation(self.context, migration).await?;
         Ok(observation)

@@ -37,6 +37,14 @@ pub enum Error {
     /// A carried object cannot be made for this seed.
     #[error(transparent)]
     Binding(#[from] super::destination::bindings::BindingError),
+    /// A certificate of a carried Secret cannot be issued.
+    #[error("certificates of Secret {secret} cannot be issued: {why}")]
+    Certificate {
+        /// Name of the Secret.
+        secret: String,
+        /// Why not.
+        why: String,
+    },
     /// The ShootState cannot be read or written.
     #[error(transparent)]
     State(#[from] crate::shootstate::Error),

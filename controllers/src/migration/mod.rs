@@ -78,8 +78,7 @@ async fn reconcile(cached: Arc<ControlPlaneMigration>, context: Arc<Context>) ->
         let (namespace, name, plans) = (namespace.clone(), name.clone(), cached.plans());
         let migration = Migration { context: &context, side, plans, namespace, name };
         action = flow::reconcile(&migration).await?;
-        let is_waiting = side == Side::Source && cached.continued_by().is_some();
-        if !cached.has_side_ended(side) || is_waiting {
+        if !cached.has_side_ended(side) {
             action = Action::requeue(LOOK);
         } else if side == Side::Destination
             && let Some(pause) = follow_up::follow_up(&context, &cached).await?

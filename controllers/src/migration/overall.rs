@@ -67,7 +67,13 @@ pub fn status(ledgers: &[(Side, &Ledger)], mode: MigrationMode, others: Others) 
 pub(super) fn phase<S: Ord, N>(ledgers: &[(Side, &ledger::Ledger<S, N>)], sides: usize) -> Phase {
     let all = ledgers.len() == sides;
     let is_any = |phase| ledgers.iter().any(|(_, ledger)| ledger.phase == phase);
-    let have_ended = all && ledgers.iter().all(|(_, ledger)| ledger.phase.is_end());
+    // One that has failed goes on as soon as it sees that the garden follows a request to try again.
+    let garden = ledgers.iter().find(|(side, ledger)| *side == Side::Garden && ledger.phase != Phase::Failed);
+    let retry = garden.map_or(0, |(_, garden)| garden.retry);
+    let has_ended = |ledger: &ledger::Ledger<S, N>| {
+        ledger.phase.is_end() && (ledger.phase != Phase::Failed || ledger.retry >= retry)
+    };
+    let have_ended = all && ledgers.iter().all(|(_, ledger)| has_ended(ledger));
     let goes_back = ledgers.iter().any(|(_, ledger)| ledger.phase.is_rollback());
     match (have_ended, goes_back) {
         (true, _) if is_any(Phase::Failed) => Phase::Failed,
@@ -169,6 +175,18 @@ mod tests {
         assert_eq!(phase_of(Cancelled, Cancelled, Cancelled), Cancelled);
         assert_eq!(phase_of(Failed, Succeeded, Running), Running);
         assert_eq!(phase_of(Failed, Succeeded, Succeeded), Failed);
+    }
+
+    #[test]
+    fn side_that_is_going_to_be_tried_again_keeps_the_migration_open() {
+        let of = |garden: Phase| {
+            let garden = Ledger { retry: 1, ..ledger(garden, "") };
+            let (source, destination) = (ledger(Phase::Failed, ""), ledger(Phase::Succeeded, ""));
+            phase(&[(Side::Garden, &garden), (Side::Source, &source), (Side::Destination, &destination)], 3)
+        };
+        assert_eq!(of(Phase::Succeeded), Phase::Running);
+        assert_eq!(of(Phase::RolledBack), Phase::RollingBack);
+        assert_eq!(of(Phase::Failed), Phase::Failed);
     }
 
     #[test]

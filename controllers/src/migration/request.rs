@@ -33,7 +33,7 @@ pub fn request(migration: &ControlPlaneMigration, shoot: Option<&Shoot>) -> Migr
         abandoned: abandoned(migration, shoot),
         superseded: None,
         continued: None,
-        retry: spec.retry.and_then(|retry| u32::try_from(retry).ok()).unwrap_or_default(),
+        retry: spec.retry.map_or(0, |retry| u32::try_from(retry.max(0)).unwrap_or(u32::MAX)),
         step_timeout: spec.step_timeout.as_deref().and_then(duration::parse).unwrap_or(STEP_TIMEOUT),
         source_seed: spec.source_seed.clone(),
         source_identity: spec.source_seed.clone(),

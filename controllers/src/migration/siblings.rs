@@ -10,7 +10,7 @@ use kube::{
 use repot_api::conditions::Reason;
 use repot_plan::migration::{
     Side,
-    observed::{Continuation, MigrationMode, SupersededMigration},
+    observed::{MigrationMode, SupersededMigration},
 };
 use serde_json::json;
 
@@ -54,10 +54,13 @@ pub fn obstacle(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -
         // What clients have written at the destination of another one is not in the bucket of the source.
         Some(MigrationMode::Forced) if other.has_committed() => {
             let may_have_more = !other.has_moved_status() && other.spec.source_seed == own.spec.source_seed;
-            may_have_more || !has_ended_in_garden(other) && !can_be_continued(other, own)
+            let has_ended = other.has_ended() || other.has_side_succeeded(Side::Garden);
+            may_have_more || !has_ended && !can_be_continued(other, own)
         }
         Some(MigrationMode::Forced) => !has_ended_in_garden(other) && !can_be_superseded(other, own),
-        Some(MigrationMode::Classic) | None => !other.has_ended() && other.superseded_by().is_none(),
+        Some(MigrationMode::Classic) | None => {
+            !other.has_ended() && other.superseded_by().is_none() && other.continued_by().is_none()
+        }
     };
     let mut earlier = others.iter().filter(|other| is_earlier(other, own));
     earlier.find(is_obstacle).map(ResourceExt::name_any)
@@ -66,8 +69,10 @@ pub fn obstacle(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -
 /// A later migration, which has begun, unless it has left everything as it was.
 #[must_use]
 pub fn follower(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -> Option<String> {
-    let is_back = |other: &&ControlPlaneMigration| matches!(other.phase(), Some("RolledBack" | "Cancelled"));
-    others.iter().find(|other| is_earlier(own, other) && !is_back(other)).map(ResourceExt::name_any)
+    // A rollback that restored the etcd of its source has given it another volume, and clients have written since.
+    let has_left_nothing = |other: &ControlPlaneMigration| is_back(other) && !other.has_ended_ownership();
+    let mut later = others.iter().filter(|other| is_earlier(own, other));
+    later.find(|other| !has_left_nothing(other)).map(ResourceExt::name_any)
 }
 
 /// A forced migration does not wait for a source that never ends its part.
@@ -84,8 +89,8 @@ fn can_be_superseded(other: &ControlPlaneMigration, own: &ControlPlaneMigration)
         && !other.has_committed()
 }
 
-/// Whether a forced migration goes on from the destination of another one, which was committed there and may be dead now. The source has
-/// stored all that it had by then.
+/// Whether a forced migration goes on from the destination of another one, which was committed there and may be dead now. By then the source
+/// of that one has stored all that it had, and nobody there acts on the infrastructure.
 fn can_be_continued(other: &ControlPlaneMigration, own: &ControlPlaneMigration) -> bool {
     own.mode() == Some(MigrationMode::Forced)
         && other.mode().is_some()
@@ -93,7 +98,12 @@ fn can_be_continued(other: &ControlPlaneMigration, own: &ControlPlaneMigration) 
         && is_earlier(other, own)
         && other.has_committed()
         && other.has_moved_status()
-        && other.has_stored_source()
+        && (other.is_source_done() || other.has_failed())
+}
+
+/// Whether a migration goes on, or may be tried again.
+fn may_go_on(one: &ControlPlaneMigration) -> bool {
+    !one.has_ended() || one.has_failed()
 }
 
 /// Migrations that this one supersedes or continues. All of them that have not ended are told so, since each side of them that goes on, or comes back,
@@ -106,11 +116,11 @@ pub fn in_the_way(others: &[ControlPlaneMigration], own: &ControlPlaneMigration)
             || other.spec.destination_seed != own.spec.destination_seed;
         let is_waited_for = !other.has_side_ended(Side::Garden) || !is_removed;
         let is_open = other.superseded_by().is_none() || is_waited_for;
-        can_be_superseded(other, own) && !other.has_ended() && is_open
+        can_be_superseded(other, own) && may_go_on(other) && is_open
     };
     let is_continued = |other: &&ControlPlaneMigration| {
         let is_open = other.continued_by().is_none() || !other.has_side_ended(Side::Garden);
-        can_be_continued(other, own) && !other.has_ended() && is_open
+        can_be_continued(other, own) && may_go_on(other) && is_open
     };
     let found = others.iter().filter(|other| is_in_the_way(other) || is_continued(other));
     let is_told = |other: &ControlPlaneMigration| other.superseded_by().or(other.continued_by()).is_some();
@@ -165,7 +175,8 @@ pub async fn superseded(
     if let Some(name) = own.superseded_by() {
         return Ok(Some(why(name)));
     }
-    if side != Side::Source || own.mode() != Some(MigrationMode::Forced) {
+    let may_be_left = own.mode() == Some(MigrationMode::Forced) || own.continued_by().is_some();
+    if side != Side::Source || !may_be_left {
         return Ok(None);
     }
     let mut later = of(context, own).await?;
@@ -178,18 +189,20 @@ pub async fn superseded(
     Ok(later.iter().find(has_made).map(|other| why(&other.name_any())))
 }
 
-/// The migration that goes on from the destination of this one, if one does.
+/// The migration that goes on from the destination of this one, if one does; `None` again when it is gone, or has rolled back.
 ///
 /// # Errors
 /// [`Error::Read`].
-pub async fn continuation(context: &Context, own: &ControlPlaneMigration) -> Result<Option<Continuation>> {
+pub async fn continuation(context: &Context, own: &ControlPlaneMigration) -> Result<Option<String>> {
     let Some(name) = own.continued_by() else { return Ok(None) };
     let found = all(context, own).get_opt(name).await;
     let found = found.map_err(Error::read(format!("ControlPlaneMigration {name}")))?;
-    let is_source_free = found.is_some_and(|other| {
-        other.phase() == Some("Succeeded") || other.spec.destination_seed == own.spec.source_seed
-    });
-    Ok(Some(Continuation { name: name.to_owned(), is_source_free }))
+    Ok(found.filter(|other| !is_back(other)).map(|_| name.to_owned()))
+}
+
+/// Whether a migration has ended with everything as it was before.
+fn is_back(one: &ControlPlaneMigration) -> bool {
+    matches!(one.phase(), Some("RolledBack" | "Cancelled"))
 }
 
 /// Whether another migration of the Shoot was created after this one.
@@ -206,6 +219,7 @@ fn comes_back(other: &ControlPlaneMigration, own: &ControlPlaneMigration) -> boo
 
 #[cfg(test)]
 mod tests {
+    use repot_api::names::CONFIRM_SOURCE_STOPPED;
     use serde_json::{Value, json};
 
     use super::*;
@@ -301,16 +315,35 @@ mod tests {
         assert_eq!(found(moved(other("Classic"))), (Some("o".to_owned()), 0));
         // Where the Shoot is was not written.
         assert_eq!(found(stored(committed(other("Classic")))), (Some("o".to_owned()), 0));
-        assert_eq!(found(moved(other("Forced"))), (None, 1));
+        // Nobody knows whether a machine-controller-manager of the first source runs.
+        assert_eq!(found(moved(other("Forced"))), (Some("o".to_owned()), 0));
+        let fenced = |mut one: ControlPlaneMigration| {
+            one.metadata.annotations = Some([(CONFIRM_SOURCE_STOPPED.to_owned(), "a".to_owned())].into());
+            one
+        };
+        assert_eq!(found(fenced(moved(other("Forced")))), (None, 1));
+        // After a day of waiting, a person decides.
+        assert_eq!(found(with(moved(other("Classic")), "phase", "Failed".into())), (None, 1));
         // It leaves from another seed than where the Shoot is.
         let elsewhere = migration("m", "Forced", ("a", "c"), 5);
         assert_eq!(obstacle(&[stored(moved(other("Classic")))], &elsewhere), Some("o".to_owned()));
         // The garden has to end its part first; the destination may never end its own.
         let told = |one| with(one, CONTINUED_BY, "m".into());
-        assert_eq!(found(told(moved(other("Forced")))), (None, 1));
-        let mut ended = told(moved(other("Forced")));
+        assert_eq!(found(told(fenced(moved(other("Forced"))))), (None, 1));
+        let mut ended = told(fenced(moved(other("Forced"))));
         ended.status["garden"]["phase"] = "Failed".into();
         assert_eq!(found(ended), (None, 0));
+    }
+
+    #[test]
+    fn later_migration_forbids_a_retry_unless_it_left_everything_as_it_was() {
+        let own = migration("m", "Classic", ("a", "b"), 5);
+        let later = |phase: &str| with(migration("n", "Classic", ("b", "a"), 6), "phase", phase.into());
+        assert_eq!(follower(&[later("Pending")], &own), Some("n".to_owned()));
+        assert_eq!(follower(&[later("Succeeded")], &own), Some("n".to_owned()));
+        assert_eq!(follower(&[later("RolledBack"), migration("l", "Classic", ("a", "b"), 4)], &own), None);
+        let restored = with(later("RolledBack"), "source", json!({"ownershipEnded": true}));
+        assert_eq!(follower(&[restored], &own), Some("n".to_owned()));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use repot_apimachinery::json::{Node, Raw};
 use repot_extension::RawJson;
 
 use super::{
+    certificates,
     error::{Error, Result},
     model::ResourceEntry,
 };
@@ -51,6 +52,9 @@ pub fn entry(kind: &ApiResource, name: &str, object: &RawJson) -> Result<Resourc
     clean(&mut node, kind);
     if kind.kind == "Service" && kind.group.is_empty() {
         clean_service(&mut node);
+    }
+    if kind.kind == "Secret" && kind.group.is_empty() {
+        certificates::strip(&mut node);
     }
     let text = String::from_utf8(node.to_raw().into_bytes().to_vec()).map_err(|_| malformed())?;
     Ok(ResourceEntry {
@@ -157,6 +161,24 @@ mod tests {
         let expected =
             r#"{"metadata":{"name":"x"},"spec":{"clusterIP":"None"},"apiVersion":"v1","kind":"Service"}"#;
         assert_eq!(cleaned("v1", "Service", headless), expected);
+    }
+
+    #[test]
+    fn certificates_that_are_issued_anew_are_left_behind_with_their_keys() {
+        let secret = |annotation: &str| {
+            let annotation = serde_json::to_string(annotation).expect("a text");
+            let object = format!(
+                r#"{{"metadata":{{"name":"x","annotations":{{"migration.gardener.cloud/certificates":{annotation}}}}},"data":{{"tls.crt":"Yw==","tls.key":"aw==","proxy.key":"cA==","ca.crt":"YQ=="}},"type":"Opaque"}}"#
+            );
+            let cleaned = cleaned("v1", "Secret", &object);
+            serde_json::from_str::<serde_json::Value>(&cleaned).expect("JSON")["data"].clone()
+        };
+        let one = r#"[{"authority":"ca","commonName":"a","usages":["server"]}]"#;
+        assert_eq!(secret(one), serde_json::json!({"proxy.key": "cA==", "ca.crt": "YQ=="}));
+        let named = r#"[{"authority":"ca","commonName":"a","usages":["client"],"certificate":"proxy.crt","key":"proxy.key"}]"#;
+        assert_eq!(secret(named)["proxy.key"], serde_json::Value::Null);
+        assert_eq!(secret(named)["tls.key"], "aw==");
+        assert_eq!(secret("what is no list"), serde_json::Value::Null);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Whether a seed may write the ShootState of a Shoot, and how: a pure function of the Shoot.
 
 use kube::core::ObjectMeta;
+use repot_api::gardener::shoot::ROLLED_BACK;
 use serde::Deserialize;
 
 use super::difference::Mode;
@@ -48,6 +49,9 @@ pub struct LastOperation {
     /// Such as `Processing` or `Succeeded`.
     #[serde(default)]
     pub state: String,
+    /// What it is about, in words; Repot's own words tell of a migration that has rolled back.
+    #[serde(default)]
+    pub description: String,
 }
 
 /// What a seed does with the ShootState of a Shoot.
@@ -85,7 +89,9 @@ pub fn decide(shoot: &Shoot, seed: &str) -> Decision {
     if !leaves && is("Migrate") && has_succeeded {
         return Decision::Skip("the Shoot is about to be restored on this seed");
     }
-    if leaves || is("Migrate") || is("LiveMigrate") {
+    // It may have begun where another one had restored a part only.
+    let has_rolled_back = operation.is_some_and(|operation| operation.description.starts_with(ROLLED_BACK.0));
+    if leaves || is("Migrate") || is("LiveMigrate") || has_rolled_back {
         return Decision::Sync(Mode::Upsert);
     }
     Decision::Sync(Mode::Overwrite)
@@ -131,6 +137,17 @@ mod tests {
             let decision = decided(spec, status, kind, state);
             assert!(matches!(decision, Decision::Skip(_)), "{spec} {status} {kind} {state}: {decision:?}");
         }
+    }
+
+    #[test]
+    fn nothing_is_removed_after_a_migration_that_has_rolled_back() {
+        let description = format!("{}m{}", ROLLED_BACK.0, ROLLED_BACK.1);
+        let operation = json!({"type": "Reconcile", "state": "Succeeded", "description": description});
+        let shoot = json!({
+            "metadata": {}, "spec": {"seedName": "here"}, "status": {"seedName": "here", "lastOperation": operation},
+        });
+        let shoot: Shoot = serde_json::from_value(shoot).expect("a Shoot");
+        assert_eq!(decide(&shoot, "here"), Decision::Sync(Mode::Upsert));
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! | [`error`] | why one of these failed |
 
 pub mod carried;
+pub mod certificates;
 pub mod collect;
 mod compare;
 pub mod controller;

@@ -239,11 +239,14 @@ fn events(
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// How long to wait before a watch is tried again: twice as long each time, until one begins.
-struct Pauses(Duration);
+struct Pauses {
+    next: Duration,
+    failed: Instant,
+}
 
 impl Default for Pauses {
     fn default() -> Self {
-        Self(PAUSES.0)
+        Self { next: PAUSES.0, failed: Instant::now() }
     }
 }
 
@@ -251,8 +254,13 @@ impl Pauses {
     fn after<K>(&mut self, event: &Result<Event<K>, watcher::Error>) -> Duration {
         match event {
             Err(_) => {
-                let next = (self.0 * 2).min(PAUSES.1);
-                std::mem::replace(&mut self.0, next)
+                // A watch that nothing came through has worked all the same.
+                if self.failed.elapsed() > PAUSES.1 * 3 {
+                    *self = Self::default();
+                }
+                let pause = self.next;
+                *self = Self { next: (pause * 2).min(PAUSES.1), failed: Instant::now() };
+                pause
             }
             // This says that a list was asked for, and not that it came.
             Ok(Event::Init) => Duration::ZERO,

@@ -13,6 +13,15 @@ pub(super) fn carried(mut object: Value) -> Value {
     object
 }
 
+/// Annotation of Secrets with certificates that are issued anew at the destination.
+const CERTIFICATES: &str = "migration.gardener.cloud/certificates";
+
+/// The Secret with certificates that are not carried: a list of what each of them is for.
+pub(super) fn issued_anew(mut secret: Value, certificates: &Value) -> Value {
+    secret["metadata"]["annotations"][CERTIFICATES] = certificates.to_string().into();
+    secret
+}
+
 /// Annotates an object with its bindings; without bindings it stays as it is.
 pub(super) fn bind(object: &mut Value, bindings: &[(String, &str)]) {
     let bindings: Map<_, _> =

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::carry::carried;
+use super::carry::{carried, issued_anew};
 use super::control_plane::{ControlPlane, DEADLINE, secret};
 use super::extensions::OWNER_TTL;
 use super::seed::{STORAGE_CLASS, Seed};
@@ -24,15 +24,23 @@ pub(super) fn secrets(plane: &ControlPlane) -> Result<Vec<Value>> {
     let mut secrets = vec![
         secret("etcd-ca", &[("ca.crt", &authorities.etcd.pem()), ("bundle.crt", &authorities.etcd.pem())]),
         secret("etcd-peer-ca", &[("ca.crt", &authorities.etcd_peer.pem())]),
-        of_leaf("etcd-client", &authorities.etcd_client()?),
+        issued_anew(
+            of_leaf("etcd-client", &authorities.etcd_client()?),
+            &json!([{"authority": "ca-etcd", "commonName": "etcd-client", "usages": ["client"]}]),
+        ),
     ];
     for etcd in [MAIN, EVENTS] {
         let names = names(plane, etcd);
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         let server = authorities.etcd.leaf("etcd", &[], &names, Usage::Peer)?;
         let peer = authorities.etcd_peer.leaf("etcd-peer", &[], &names, Usage::Peer)?;
-        secrets.push(of_leaf(&format!("{etcd}-server"), &server));
-        secrets.push(of_leaf(&format!("{etcd}-peer-server"), &peer));
+        let anew = |authority: &str, name: &str| {
+            let usages = ["server", "client"];
+            json!([{"authority": authority, "commonName": name, "names": names, "usages": usages}])
+        };
+        let (server_anew, peer_anew) = (anew("ca-etcd", "etcd"), anew("ca-etcd-peer", "etcd-peer"));
+        secrets.push(issued_anew(of_leaf(&format!("{etcd}-server"), &server), &server_anew));
+        secrets.push(issued_anew(of_leaf(&format!("{etcd}-peer-server"), &peer), &peer_anew));
     }
     Ok(secrets.into_iter().map(carried).collect())
 }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::carry::carried;
+use super::carry::{carried, issued_anew};
 use super::control_plane::{API_PORT, ControlPlane, secret};
 use super::etcd;
 
@@ -33,13 +33,21 @@ pub(super) fn api_server(plane: &ControlPlane) -> Result<Vec<Value>> {
 fn api_server_files(plane: &ControlPlane) -> Result<Value> {
     let authorities = &plane.authorities;
     let (service, domain) = (in_cluster_host(plane), plane.shoot.api_domain());
-    // No address of a seed: the certificate moves with the control plane.
+    // No address of a seed: clients use names.
     let names =
         [&domain, &service, "kubernetes.default.svc", "kubernetes", "localhost", "127.0.0.1", SERVICE_IP];
     let serving = authorities.cluster.server(&names)?;
     let proxy = authorities.front_proxy.client(FRONT_PROXY_USER, &[])?;
     let etcd = authorities.etcd_client()?;
-    Ok(secret(
+    let certificates = json!([
+        {"authority": "ca", "commonName": domain, "names": names, "usages": ["server"]},
+        {
+            "authority": "ca-front-proxy", "commonName": FRONT_PROXY_USER, "usages": ["client"],
+            "certificate": "front-proxy.crt", "key": "front-proxy.key",
+        },
+        {"authority": "ca-etcd", "commonName": "etcd-client", "usages": ["client"], "certificate": "etcd.crt", "key": "etcd.key"},
+    ]);
+    let files = secret(
         "kube-apiserver",
         &[
             ("tls.crt", &serving.cert_pem),
@@ -55,7 +63,8 @@ fn api_server_files(plane: &ControlPlane) -> Result<Value> {
             ("service-account.pub", &authorities.service_account_public),
             ("encryption.json", &authorities.encryption_configuration()),
         ],
-    ))
+    );
+    Ok(issued_anew(files, &certificates))
 }
 
 fn api_server_flags(plane: &ControlPlane) -> Vec<String> {

@@ -21,7 +21,7 @@ const DESTINATION: &str = "destination-";
 
 /// One forced migration away from a seed.
 pub struct Departure<'a> {
-    /// The Shoot.
+    /// The Shoot that is moved.
     pub world: &'a World,
     /// Name of the migration, and the beginning of the names of what is written meanwhile.
     pub name: &'a str,

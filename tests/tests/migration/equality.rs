@@ -41,11 +41,13 @@ fn everything_is_as_it_was_after_the_move_of_a_state_of_twelve_mebibytes() {
         let (secrets, machines) = (secrets(&world, SEEDS.0).await?, machines(&world, SEEDS.0).await?);
         let (objects, version) = objects(&world.api()?).await?;
         let workload = world.workload().await?;
+        let keys = keys(&world, SEEDS.0).await?;
         story::succeed(&world, "move", SEEDS).await?;
         let state = serde_json::to_vec(&story::state(&world).await?)?.len();
         println!("the ShootState has {} KiB", state >> 10);
         ensure!(state > 12 << 20, "the ShootState has {state} bytes");
         world.ensure_moved(&workload, SEEDS).await?;
+        ensure_keys_are_new(&world, &keys).await?;
         ensure_same("Secrets of the seed", &secrets, &self::secrets(&world, SEEDS.1).await?)?;
         ensure_same("Machines", &machines, &self::machines(&world, SEEDS.1).await?)?;
         let (after, later) = self::objects(&world.api()?).await?;
@@ -156,6 +158,36 @@ async fn ensure_token_counts(api: &Api, token: &str) -> Result<()> {
         json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
     let answer = api.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await?.ok()?;
     ensure!(answer["status"]["authenticated"] == true, "{}", answer["status"]);
+    Ok(())
+}
+
+/// Private keys of servers and clients, by Secret and key: they are issued anew at each seed.
+async fn keys(world: &World, seed: &str) -> Result<BTreeMap<String, String>> {
+    let path = format!("/api/v1/namespaces/{}/secrets", world.name().technical_id());
+    let list = world.landscape.seed(seed)?.cluster.api().get(&path).await?.ok()?;
+    let mut all = BTreeMap::new();
+    for one in items(&list)? {
+        for (key, value) in one["data"].as_object().into_iter().flatten() {
+            if ["tls.key", "front-proxy.key", "etcd.key"].contains(&key.as_str()) {
+                let value = value.as_str().unwrap_or_default().to_owned();
+                all.insert(format!("{}/{key}", one["metadata"]["name"]), value);
+            }
+        }
+    }
+    ensure!(all.len() >= 8, "there are {:?}", all.keys());
+    Ok(all)
+}
+
+async fn ensure_keys_are_new(world: &World, before: &BTreeMap<String, String>) -> Result<()> {
+    let (after, state) = (keys(world, SEEDS.1).await?, story::state(world).await?.to_string());
+    ensure!(before.keys().eq(after.keys()), "before {:?}, after {:?}", before.keys(), after.keys());
+    let same: Vec<_> =
+        before.iter().filter(|(name, key)| after[*name] == **key).map(|(name, _)| name).collect();
+    ensure!(same.is_empty(), "keys that were not issued anew: {same:?}");
+    let carried: Vec<_> =
+        before.iter().filter(|(_, key)| state.contains(*key)).map(|(name, _)| name).collect();
+    ensure!(carried.is_empty(), "keys in the ShootState: {carried:?}");
+    println!("{} private keys are new, and were not carried", before.len());
     Ok(())
 }
 

@@ -35,7 +35,7 @@ pub enum Fault {
     Killed,
 }
 
-/// All faults.
+/// All faults that there are.
 pub const ALL: [Fault; 8] = [
     Fault::Dns,
     Fault::Bucket,
@@ -109,7 +109,7 @@ impl FaultySeed {
         Ok(())
     }
 
-    /// Ends the fault.
+    /// Ends the fault, whatever it is.
     pub async fn heal(self, world: &World) -> Result<()> {
         let seed = world.landscape.seed(&self.name)?;
         if let Some(flaps) = self.flaps {

@@ -273,8 +273,8 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
     },
     Row { after: &[Step::ControllersStarted], ..shared::NODES_HEALTHY },
     Row {
-        // As early as clients may write there: a forced migration has to leave from where the newest state is.
-        after: &[Step::MoveCommitted],
+        // As early as the source has nothing left to store: a forced migration has to leave from where the newest state is.
+        after: &[Step::MoveCommitted, Step::MigratedStateSynced],
         does: "`status.seedName` of the Shoot is the destination, and its last operation is Restore.",
         advice: "see why the Shoot cannot be written",
         effects: garden::move_status,

@@ -134,7 +134,7 @@ impl<'a, F: Flow> Pass<'a, F> {
         if !message.contains(&words) {
             *message = with_advice(message, &words);
         }
-        self.steps.requeue = Some(POLL);
+        self.steps.requeue = Some(HEARTBEAT);
     }
 
     /// What has failed is tried again from where it stood.

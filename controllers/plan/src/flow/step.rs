@@ -218,7 +218,8 @@ impl<'a, F: Flow> Steps<'a, F> {
         }
         let attempts = self.input.ledger.steps.get(&row.step).map_or(0, |record| record.attempts);
         // Where nothing rolls back, there is nothing better than to reach it again.
-        if attempts >= ATTEMPTS * (1 + self.next.retry) && !self.is_past_return() {
+        let most = ATTEMPTS.saturating_mul(self.next.retry.saturating_add(1));
+        if attempts >= most && !self.is_past_return() {
             let message = format!("was reached and lost {attempts} times: {}", why.message);
             return self.miss(row, Reason::new(why.reason, message));
         }

@@ -14,8 +14,8 @@ use super::{
     step::Step,
 };
 use crate::{
-    flow::{Flow, Request, StepContext},
-    ledger::Check,
+    flow::{Flow, LedgerOf, Request, StepContext},
+    ledger::{Check, Phase},
     migration::Side,
 };
 
@@ -75,8 +75,10 @@ impl Flow for GardenletMigration {
                 other.map(|name| Reason::new("AnotherMigration", format!("{name} has begun meanwhile")));
             return refused.map_or(Ok(()), Err);
         }
-        let told = context.side(Side::Garden).map_or(0, |garden| garden.retry);
-        let is_told = told >= context.observed.request.retry;
+        let asked = context.observed.request.retry;
+        // One that has failed again gives leave no more: another migration may have begun since.
+        let gives_leave = |garden: &LedgerOf<Self>| garden.retry >= asked && garden.phase != Phase::Failed;
+        let is_told = context.side(Side::Garden).is_some_and(gives_leave);
         is_told.then_some(()).ok_or_else(|| Reason::new("WaitingForOtherSide", "the garden has to begin"))
     }
 

@@ -34,13 +34,15 @@ impl Flow for MigrationFlow {
 
     fn request(observed: &Observed) -> Request {
         let request = &observed.request;
+        // The source has its own part left to do, whoever goes on: its controllers are stopped, and its objects are removed.
+        let is_source = matches!(observed.facts, Facts::Source(_));
         Request {
             paused: request.paused,
             abort: request.abort,
             abandoned: request.abandoned.clone(),
             superseded: request.superseded.clone(),
-            continued: request.continued.as_ref().map(|other| {
-                let message = format!("the destination is dead, and {} goes on from there", other.name);
+            continued: request.continued.as_ref().filter(|_| !is_source).map(|other| {
+                let message = format!("the destination is dead, and {other} goes on from there");
                 Reason::new("ContinuedByAnother", message)
             }),
             retry: request.retry,
@@ -59,6 +61,7 @@ impl Flow for MigrationFlow {
     }
 
     fn cleanup(context: &StepContext<'_, Self>) -> Vec<Effect> {
+        let request = &context.observed.request;
         match &context.observed.facts {
             Facts::Garden(_) => finalizer(context).into_iter().collect(),
             // A creation that was requested before the end may arrive after it.
@@ -71,13 +74,11 @@ impl Flow for MigrationFlow {
                 let guard = facts.machine_guard.then_some(Effect::EnsureNoMachineGuard);
                 entry.into_iter().chain(guard).chain(owner_written_again(context, facts)).collect()
             }
-            // What is left there lost ownership, and another migration goes on from the destination.
-            Facts::Source(facts) => {
-                let is_free =
-                    context.observed.request.continued.as_ref().is_some_and(|other| other.is_source_free);
-                (is_free && !facts.left.is_empty()).then_some(Effect::RemoveSource).into_iter().collect()
+            // Machines may be deleted there again: the next migration removes them with all else.
+            Facts::Destination(facts) if request.continued.is_some() && facts.machine_guard => {
+                vec![Effect::EnsureNoMachineGuard]
             }
-            Facts::Destination(_) => Vec::new(),
+            Facts::Source(_) | Facts::Destination(_) => Vec::new(),
         }
     }
 
@@ -89,8 +90,10 @@ impl Flow for MigrationFlow {
                 other.map(|name| Reason::new("AnotherMigration", format!("{name} has begun meanwhile")));
             return refused.map_or(Ok(()), Err);
         }
-        let told = context.side(Side::Garden).map_or(0, |garden| garden.retry);
-        let is_told = told >= context.observed.request.retry;
+        let asked = context.observed.request.retry;
+        // One that has failed again gives leave no more: another migration may have begun since.
+        let gives_leave = |garden: &LedgerOf<Self>| garden.retry >= asked && garden.phase != Phase::Failed;
+        let is_told = context.side(Side::Garden).is_some_and(gives_leave);
         is_told.then_some(()).ok_or_else(|| Reason::new("WaitingForOtherSide", "the garden has to begin"))
     }
 

@@ -164,8 +164,11 @@ pub(crate) fn is_status_moved(context: &Context) -> Check {
 pub(crate) fn move_status(context: &Context) -> Vec<Effect> {
     let seed = context.observed.request.destination_seed.clone();
     match context.at_garden() {
-        Some(facts) if facts.status_seed != seed => vec![Effect::EnsureStatusSeed { seed }],
-        Some(_) => vec![Effect::EnsureOperation { operation: Operation::Restoring }],
+        // First, so that the destination at no time takes the part that it has for the whole state of the Shoot.
+        Some(facts) if facts.operation != Operation::Restoring => {
+            vec![Effect::EnsureOperation { operation: Operation::Restoring }]
+        }
+        Some(_) => vec![Effect::EnsureStatusSeed { seed }],
         None => Vec::new(),
     }
 }

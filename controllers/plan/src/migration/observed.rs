@@ -22,15 +22,6 @@ pub struct Observed {
     pub facts: Facts,
 }
 
-/// A forced migration that goes on from the destination of another one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Continuation {
-    /// Its name.
-    pub name: String,
-    /// Whether nobody needs what is left at the source of the other one: it has succeeded, or leads there.
-    pub is_source_free: bool,
-}
-
 /// What the ControlPlaneMigration and its Shoot ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MigrationRequest {
@@ -52,8 +43,8 @@ pub struct MigrationRequest {
     pub abandoned: Option<Reason>,
     /// Why another migration of the Shoot goes on in place of this one, or of what this side has left to do.
     pub superseded: Option<Reason>,
-    /// The forced migration that goes on from the destination of this one, which is dead.
-    pub continued: Option<Continuation>,
+    /// Name of the forced migration that goes on from the destination of this one, which is dead.
+    pub continued: Option<String>,
     /// `spec.retry`: the number of the last request to try again what has failed.
     pub retry: u32,
     /// How long a step may take.

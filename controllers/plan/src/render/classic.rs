@@ -56,7 +56,7 @@ back; nobody waits for them. [Steps of a classic migration](classic-migration.md
 |---|---|
 | Succeeded | the destination serves what the bucket of the source held; the garden and the destination have ended |
 | RolledBack, Cancelled | it ended before the owner record was written, or another one goes on in place of it; nothing at the source was changed |
-| Failed | a step failed after the owner record was written; the source stays fenced, and another forced migration is the way out |
+| Failed | a step failed after the owner record was written; the source stays fenced; `spec.retry` or another forced migration is the way out |
 ";
 
 /// The forward table and the rollback table of a forced migration as Markdown.

@@ -8,10 +8,11 @@ mod shoot;
 use std::borrow::Cow;
 
 use kube::{
+    ResourceExt,
     api::TypeMeta,
     core::{NamespaceResourceScope, ObjectMeta},
 };
-use repot_api::names::{MIGRATION_GROUP, V1ALPHA1};
+use repot_api::names::{CONFIRM_SOURCE_STOPPED, MIGRATION_GROUP, V1ALPHA1};
 use repot_plan::{
     classic,
     flow::Plans,
@@ -141,12 +142,31 @@ impl ControlPlaneMigration {
         self.status.get(CONTINUED_BY).and_then(Value::as_str).filter(|name| !name.is_empty())
     }
 
-    /// Whether the ShootState holds all that the source had. What a dead source had is there, or is lost.
+    /// Whether the source has stored all that it had, and nobody there acts on the infrastructure any more.
     #[must_use]
-    pub fn has_stored_source(&self) -> bool {
-        let step = self.step(Side::Source, Step::MigratedStateSynced);
-        self.mode() == Some(MigrationMode::Forced)
-            || step.is_some_and(|step| matches!(step["state"].as_str(), Some("Succeeded" | "Skipped")))
+    pub fn is_source_done(&self) -> bool {
+        let is_reached = |side, step| self.step(side, step).is_some_and(|step| step["state"] == "Succeeded");
+        match self.mode() {
+            Some(MigrationMode::Forced) => {
+                self.annotations().get(CONFIRM_SOURCE_STOPPED) == Some(&self.spec.source_seed)
+                    || is_reached(Side::Destination, Step::SourceControllersFenced)
+                    || is_reached(Side::Garden, Step::SourceQuarantined)
+                    || is_reached(Side::Source, Step::SourceControllersStopped)
+            }
+            Some(MigrationMode::Classic) | None => is_reached(Side::Source, Step::MigratedStateSynced),
+        }
+    }
+
+    /// Whether the etcd of the source has lost ownership, so that a rollback gave it other volumes.
+    #[must_use]
+    pub fn has_ended_ownership(&self) -> bool {
+        self.status.get("source").and_then(|part| part.get("ownershipEnded")?.as_bool()) == Some(true)
+    }
+
+    /// Whether a side has succeeded, by its own part of the status.
+    #[must_use]
+    pub fn has_side_succeeded(&self, side: Side) -> bool {
+        self.status.get(side.name()).and_then(|part| part.get("phase")?.as_str()) == Some("Succeeded")
     }
 
     /// Whether a side has ended, by its own part of the status.

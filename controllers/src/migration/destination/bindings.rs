@@ -101,7 +101,10 @@ pub fn declared(object: &Value, title: &str) -> Result<BTreeMap<String, String>,
 }
 
 /// The template with values in place of facts.
-fn fill(object: &str, pointer: &str, template: &str, facts: &SeedFacts) -> Result<String, BindingError> {
+///
+/// # Errors
+/// [`BindingError`], with the title of the object and where in it the template is.
+pub fn fill(object: &str, pointer: &str, template: &str, facts: &SeedFacts) -> Result<String, BindingError> {
     let (mut filled, mut rest) = (String::new(), template);
     while let Some((before, after)) = rest.split_once("${") {
         let (object, pointer) = (object.to_owned(), pointer.to_owned());

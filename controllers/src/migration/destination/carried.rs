@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use repot_api::names::{DRUID_GROUP, EXTENSIONS_GROUP, OPERATION, OPERATION_WAIT_FOR_STATE, TIMESTAMP};
 use serde_json::{Value, json};
 
-use super::bindings::{self, BindingError, SeedFacts, resolve};
+use super::{
+    bindings::{self, BindingError, SeedFacts, resolve},
+    certificates,
+};
 use crate::{
     migration::{
         error::{Error, Result},
@@ -42,7 +45,7 @@ const ORDER: [&str; 6] = ["ServiceAccount", "Role", "RoleBinding", "Secret", "Co
 pub fn objects(state: &State, namespace: &str, facts: &SeedFacts) -> Result<Vec<NewObject>> {
     let secrets = state.secrets.iter().filter(|entry| entry.kind == TYPE_SECRET);
     let mut all = secrets.map(|entry| secret(entry, namespace)).collect::<Result<Vec<_>>>()?;
-    let carried = state.resources.iter().map(|entry| carried(entry, namespace, facts));
+    let carried = state.resources.iter().map(|entry| carried(entry, state, namespace, facts));
     all.extend(carried.collect::<Result<Vec<_>>>()?);
     let rank = |one: &NewObject| ORDER.iter().position(|kind| *kind == one.kind.kind).unwrap_or(ORDER.len());
     all.sort_by_key(rank);
@@ -52,7 +55,7 @@ pub fn objects(state: &State, namespace: &str, facts: &SeedFacts) -> Result<Vec<
 /// What keeps carried objects from being made at this seed, in words.
 #[must_use]
 pub fn unresolved(state: &State, namespace: &str, facts: &SeedFacts) -> Vec<String> {
-    let errors = state.resources.iter().filter_map(|entry| carried(entry, namespace, facts).err());
+    let errors = state.resources.iter().filter_map(|entry| carried(entry, state, namespace, facts).err());
     errors.map(|error| error.to_string()).collect()
 }
 
@@ -62,7 +65,7 @@ pub fn unresolved(state: &State, namespace: &str, facts: &SeedFacts) -> Vec<Stri
 /// Where it cannot be made for this seed.
 pub fn exposure(state: &State, namespace: &str, facts: &SeedFacts) -> Result<Option<NewObject>> {
     let is_it = |entry: &&ResourceEntry| entry.kind == "Service" && entry.name == API_SERVER;
-    state.resources.iter().find(is_it).map(|entry| carried(entry, namespace, facts)).transpose()
+    state.resources.iter().find(is_it).map(|entry| carried(entry, state, namespace, facts)).transpose()
 }
 
 /// The main Etcd as it was carried; `None` where none is.
@@ -85,7 +88,7 @@ fn secret(entry: &GardenerEntry, namespace: &str) -> Result<NewObject> {
     Ok(NewObject { kind: SECRET, name: entry.name.clone(), object })
 }
 
-fn carried(entry: &ResourceEntry, namespace: &str, facts: &SeedFacts) -> Result<NewObject> {
+fn carried(entry: &ResourceEntry, state: &State, namespace: &str, facts: &SeedFacts) -> Result<NewObject> {
     let title = || format!("{} {} in the ShootState", entry.kind, entry.name);
     let kind = find(&entry.api_version, &entry.kind)
         .ok_or_else(|| Error::Missing(format!("a way to make {}", title())))?;
@@ -95,6 +98,9 @@ fn carried(entry: &ResourceEntry, namespace: &str, facts: &SeedFacts) -> Result<
         api_record_is_bound(&object)?;
     }
     resolve(&mut object, facts)?;
+    if kind == SECRET {
+        certificates::issue(&mut object, state, facts)?;
+    }
     object["metadata"]["namespace"] = namespace.into();
     stop(&kind, &mut object);
     Ok(NewObject { kind, name: entry.name.clone(), object })
@@ -148,7 +154,7 @@ mod tests {
         let object = json!({
             "apiVersion": api_version, "kind": kind, "spec": spec, "metadata": {"name": "x", "namespace": "old"},
         });
-        let made = carried(&entry(api_version, kind, &object), "new", &SeedFacts::new());
+        let made = carried(&entry(api_version, kind, &object), &State::default(), "new", &SeedFacts::new());
         made.expect("an object").object
     }
 
@@ -175,7 +181,8 @@ mod tests {
                 "spec": {"name": name, "recordType": "A", "values": ["10.0.0.1"]},
             });
             let facts = SeedFacts::from([("apiServer.address", Some("10.0.0.2".to_owned()))]);
-            carried(&entry("extensions.gardener.cloud/v1alpha1", "DNSRecord", &object), "new", &facts)
+            let entry = entry("extensions.gardener.cloud/v1alpha1", "DNSRecord", &object);
+            carried(&entry, &State::default(), "new", &facts)
         };
         let bindings =
             json!({"migration.gardener.cloud/bindings": r#"{"/spec/values/0":"${apiServer.address}"}"#});

@@ -4,6 +4,7 @@ mod act;
 pub mod bindings;
 mod buckets;
 mod carried;
+mod certificates;
 mod cluster;
 mod copies;
 mod guard;

@@ -126,8 +126,9 @@ fn wanted(shoot: &Shoot, migrations: &[ControlPlaneMigration]) -> Option<Control
     let goes_on = |one: &ControlPlaneMigration| {
         !one.has_ended() && one.superseded_by().is_none() && one.continued_by().is_none()
     };
-    let holds =
-        |one: &ControlPlaneMigration| goes_on(one) || (one.has_failed() && one.spec.destination_seed == to);
+    let holds = |one: &ControlPlaneMigration| {
+        goes_on(one) || (one.has_failed() && one.continued_by().is_none() && one.spec.destination_seed == to)
+    };
     if migrations.iter().filter(is_of_shoot).any(holds) {
         return None;
     }

@@ -74,7 +74,6 @@ pub async fn observe(
         dns_records: extensions::facts(objects.records.iter(), operation),
         extensions: extensions::facts(objects.extensions.iter(), ExtensionOperation::Migrate),
         left: match ledger.state(Step::SourceRemoved) {
-            _ if migration.continued_by().is_some() => remove::left(seed, &objects.namespace).await?,
             State::Running => remove::left(seed, &objects.namespace).await?,
             State::Pending | State::Succeeded | State::Failed | State::Skipped | State::RolledBack => {
                 vec!["objects that were not listed yet".to_owned()]

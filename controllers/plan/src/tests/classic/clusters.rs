@@ -172,7 +172,7 @@ fn source_of(kind: Kind) -> (OwnerId, SeedState) {
     let mut source = SeedState::new(Etcd::running(own.clone(), if_awake(members_of(kind)), vec![1, 2]));
     source.api = Workload::of(if_awake(API));
     source.controllers = Workload::of(if_awake(CONTROLLERS));
-    source.kube = Workload::of(if_awake(KUBE));
+    source.kube_controllers = Workload::of(if_awake(KUBE));
     source.exists = true;
     source.machines = if kind == Kind::Workerless { BTreeSet::new() } else { BTreeSet::from([1, 2, 3]) };
     (own, source)

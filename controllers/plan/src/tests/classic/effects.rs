@@ -42,7 +42,7 @@ const ALL: [Object; 10] = [
 fn version(clusters: &Clusters, object: Object) -> u64 {
     match object {
         Object::Controllers(side) => {
-            clusters.site(side).controllers.version + clusters.site(side).kube.version
+            clusters.site(side).controllers.version + clusters.site(side).kube_controllers.version
         }
         Object::Api(side) => clusters.site(side).api.version,
         Object::Etcd(side) => clusters.site(side).etcd.members.version,
@@ -116,7 +116,7 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         Effect::EnsureNoOwner { owner } => clusters.zone.delete_owner(owner, now),
         Effect::RemoveSourceControllers => {
             clusters.source.controllers.set(None, "", now, &mut rng);
-            clusters.source.kube.set(None, "", now, &mut rng);
+            clusters.source.kube_controllers.set(None, "", now, &mut rng);
         }
         Effect::EnsureOwner { owner } => clusters.zone.set_owner(owner, now, guarded),
         Effect::CopySnapshots => clusters.copied = Some(1),
@@ -141,7 +141,8 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         Effect::EnsureControllers { replicas, fence } | Effect::EnsureKubeControllers { replicas, fence } => {
             let site = clusters.site_mut(side);
             for (name, wanted) in replicas {
-                let workload = if name == KUBE_NAME { &mut site.kube } else { &mut site.controllers };
+                let workload =
+                    if name == KUBE_NAME { &mut site.kube_controllers } else { &mut site.controllers };
                 workload.set(Some(*wanted), fence, now, &mut rng);
             }
         }
@@ -213,7 +214,8 @@ fn prepare(clusters: &mut Clusters, rng: &mut Rng) {
     let (now, site) = (clusters.now, &mut clusters.destination);
     site.exists = true;
     clusters.machine_guard = true;
-    for workload in [&mut site.api, &mut site.controllers, &mut site.kube, &mut site.etcd.members] {
+    for workload in [&mut site.api, &mut site.controllers, &mut site.kube_controllers, &mut site.etcd.members]
+    {
         if workload.wanted.is_none() {
             workload.set(Some(0), "", now, rng);
         }
@@ -223,7 +225,8 @@ fn prepare(clusters: &mut Clusters, rng: &mut Rng) {
 fn stop(clusters: &mut Clusters, fence: &str, rng: &mut Rng) {
     let (now, site) = (clusters.now, &mut clusters.destination);
     clusters.standby = false;
-    for workload in [&mut site.api, &mut site.controllers, &mut site.kube, &mut site.etcd.members] {
+    for workload in [&mut site.api, &mut site.controllers, &mut site.kube_controllers, &mut site.etcd.members]
+    {
         let replicas = workload.wanted.map(|_| 0);
         workload.set(replicas, fence, now, rng);
     }

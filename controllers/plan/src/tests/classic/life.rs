@@ -19,7 +19,7 @@ impl Clusters {
             let mut rng = Rng::new(self.rng.next());
             let site = self.site_mut(side);
             site.controllers.advance(now);
-            site.kube.advance(now);
+            site.kube_controllers.advance(now);
             site.api.advance(now);
             let taken = site.etcd.advance(record.as_ref(), now, &mut rng);
             site.final_snapshot = taken.or(site.final_snapshot.take());
@@ -29,11 +29,11 @@ impl Clusters {
         }
         let (source, destination) = (&self.source, &self.destination);
         let are_two = source.controllers.running > 0 && destination.controllers.running > 0;
-        if are_two || source.kube.running > 0 && destination.kube.running > 0 {
+        if are_two || source.kube_controllers.running > 0 && destination.kube_controllers.running > 0 {
             self.break_rule("controllers of two sides act");
         }
         let are_stale = self.is_awake() && self.has_workers() && self.now < self.trouble.leases_stale_until;
-        if self.destination.kube.running > 0 && are_stale {
+        if self.destination.kube_controllers.running > 0 && are_stale {
             self.break_rule("nodes are taken for lost");
         }
     }

@@ -104,7 +104,10 @@ fn source(clusters: &mut Clusters) -> SourceFacts {
     let is_synced = clusters.state.as_ref() == Some(&(site.machines.clone(), site.extension_state));
     SourceFacts {
         unsynced: (!is_unread).then_some(u32::from(!is_synced)),
-        controllers: both(site.controllers.facts("controllers", true), site.kube.facts(KUBE_NAME, true)),
+        controllers: both(
+            site.controllers.facts("controllers", true),
+            site.kube_controllers.facts(KUBE_NAME, true),
+        ),
         api_answered: None,
         api: site.api.facts("kube-apiserver", site.is_api_ready(now)),
         etcd: etcd(site, clusters.members),
@@ -161,7 +164,7 @@ fn destination(clusters: &mut Clusters) -> DestinationFacts {
         machine_differences: machines.then_some(differences),
         stale_leases: leases.then(|| listed(now < trouble.leases_stale_until)),
         controllers: site.controllers.facts("controllers", true),
-        kube_controllers: site.kube.facts(KUBE_NAME, true),
+        kube_controllers: site.kube_controllers.facts(KUBE_NAME, true),
         unhealthy_nodes: nodes.then(Vec::new),
         source_backup_entry: clusters.source_backup_entry,
         left: left_at_destination(clusters),

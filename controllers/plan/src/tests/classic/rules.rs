@@ -102,7 +102,10 @@ fn has_moved(sim: &Sim<Clusters>) -> Result<(), String> {
         "succeeded without controllers",
     )?;
     let kube = if clusters.is_awake() { KUBE } else { 0 };
-    hold(site.kube.wanted.unwrap_or_default() == kube, "succeeded without kube-controller-manager")?;
+    hold(
+        site.kube_controllers.wanted.unwrap_or_default() == kube,
+        "succeeded without kube-controller-manager",
+    )?;
     hold(site.machines == clusters.vms, "succeeded with other Machines than VMs")?;
     let last = clusters.source.extension_state;
     hold(site.extension_state == last, "succeeded without the last state of extensions")?;
@@ -151,7 +154,7 @@ fn is_as_before(sim: &Sim<Clusters>, side: Side) -> Result<(), String> {
                 by_hand.controllers || site.controllers.wanted == awake(CONTROLLERS),
                 "rolled back without controllers",
             )?;
-            hold(site.kube.wanted == awake(KUBE), "rolled back without kube-controller-manager")?;
+            hold(site.kube_controllers.wanted == awake(KUBE), "rolled back without kube-controller-manager")?;
             hold(
                 by_hand.etcd || site.etcd.members.wanted == awake(clusters.members),
                 "rolled back with other members",

@@ -236,7 +236,7 @@ impl Etcd {
 pub(super) struct SeedState {
     pub(super) controllers: Workload,
     /// kube-controller-manager and kube-scheduler of a destination.
-    pub(super) kube: Workload,
+    pub(super) kube_controllers: Workload,
     pub(super) api: Workload,
     pub(super) etcd: Etcd,
     pub(super) dns_records: Requests,
@@ -260,7 +260,7 @@ impl SeedState {
     pub(super) fn new(etcd: Etcd) -> Self {
         Self {
             controllers: Workload::default(),
-            kube: Workload::default(),
+            kube_controllers: Workload::default(),
             api: Workload::default(),
             etcd,
             dns_records: Requests::default(),
@@ -282,14 +282,18 @@ impl SeedState {
 
     /// What is left of the Shoot.
     pub(super) fn left(&self) -> Vec<String> {
-        let pods =
-            self.controllers.running + self.kube.running + self.api.running + self.etcd.members.running;
+        let pods = self.controllers.running
+            + self.kube_controllers.running
+            + self.api.running
+            + self.etcd.members.running;
         if self.exists || pods > 0 { vec!["Namespace".to_owned()] } else { Vec::new() }
     }
 
     /// Everything of the Shoot is deleted, and so are the volumes of its etcd.
     pub(super) fn remove(&mut self, now: u64, rng: &mut Rng) {
-        for workload in [&mut self.controllers, &mut self.kube, &mut self.api, &mut self.etcd.members] {
+        for workload in
+            [&mut self.controllers, &mut self.kube_controllers, &mut self.api, &mut self.etcd.members]
+        {
             workload.set(None, "", now, rng);
         }
         self.machines.clear();

@@ -21,8 +21,8 @@ pub(super) struct Seen([u64; 9]);
 pub(super) fn seen(world: &World) -> Seen {
     let (a, b) = (&world.source, &world.destination);
     Seen([
-        a.controllers.version + a.kube.version,
-        b.controllers.version + b.kube.version,
+        a.controllers.version + a.kube_controllers.version,
+        b.controllers.version + b.kube_controllers.version,
         a.api.version,
         b.api.version,
         a.members.workload.version,
@@ -84,12 +84,13 @@ pub(super) fn apply(world: &mut World, side: Side, effect: &Effect, then: &Seen,
         Effect::RemoveSource => remove(world, Side::Source, &mut rng),
         Effect::RemoveSourceControllers => {
             world.source.controllers.set(None, "", now, &mut rng);
-            world.source.kube.set(None, "", now, &mut rng);
+            world.source.kube_controllers.set(None, "", now, &mut rng);
         }
         Effect::EnsureControllers { replicas, fence } | Effect::EnsureKubeControllers { replicas, fence } => {
             let site = world.site_mut(side);
             for (name, wanted) in replicas {
-                let workload = if name == KUBE_NAME { &mut site.kube } else { &mut site.controllers };
+                let workload =
+                    if name == KUBE_NAME { &mut site.kube_controllers } else { &mut site.controllers };
                 workload.set(site.exists.then_some(*wanted), fence, now, &mut rng);
             }
         }
@@ -147,7 +148,9 @@ fn prepare(world: &mut World, rng: &mut Rng) {
         site.members.own = own;
         site.exists = true;
     }
-    for workload in [&mut site.api, &mut site.controllers, &mut site.kube, &mut site.members.workload] {
+    for workload in
+        [&mut site.api, &mut site.controllers, &mut site.kube_controllers, &mut site.members.workload]
+    {
         if workload.wanted.is_none() {
             workload.set(Some(0), "", now, rng);
         }
@@ -174,7 +177,9 @@ fn start_etcd(
 
 fn stop(world: &mut World, fence: &str, rng: &mut Rng) {
     let (now, site) = (world.now, &mut world.destination);
-    for workload in [&mut site.api, &mut site.controllers, &mut site.kube, &mut site.members.workload] {
+    for workload in
+        [&mut site.api, &mut site.controllers, &mut site.kube_controllers, &mut site.members.workload]
+    {
         let replicas = workload.wanted.map(|_| 0);
         workload.set(replicas, fence, now, rng);
     }
@@ -183,7 +188,9 @@ fn stop(world: &mut World, fence: &str, rng: &mut Rng) {
 fn remove(world: &mut World, side: Side, rng: &mut Rng) {
     let now = world.now;
     let site = world.site_mut(side);
-    for workload in [&mut site.api, &mut site.controllers, &mut site.kube, &mut site.members.workload] {
+    for workload in
+        [&mut site.api, &mut site.controllers, &mut site.kube_controllers, &mut site.members.workload]
+    {
         workload.set(None, "", now, rng);
     }
     for requests in [&mut site.dns_records, &mut site.infrastructure, &mut site.extensions, &mut site.workers]

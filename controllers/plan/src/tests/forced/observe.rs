@@ -102,7 +102,10 @@ fn source(world: &mut World) -> SourceFacts {
     let last = world.bucket.last.as_ref().filter(|_| is_read);
     SourceFacts {
         unsynced: Some(0),
-        controllers: both(site.controllers.facts("controllers", true), site.kube.facts(KUBE_NAME, true)),
+        controllers: both(
+            site.controllers.facts("controllers", true),
+            site.kube_controllers.facts(KUBE_NAME, true),
+        ),
         api_answered: None,
         api: site.api.facts("kube-apiserver", site.is_api_ready()),
         etcd: etcd(site),
@@ -166,7 +169,7 @@ fn destination(world: &mut World) -> DestinationFacts {
         machine_differences: machines.then(Vec::new),
         stale_leases: leases.then_some(stale),
         controllers: carried(site.controllers.facts("controllers", true), CONTROLLERS),
-        kube_controllers: carried(site.kube.facts(KUBE_NAME, true), KUBE),
+        kube_controllers: carried(site.kube_controllers.facts(KUBE_NAME, true), KUBE),
         unhealthy_nodes: nodes.then(Vec::new),
         source_backup_entry: world.backup_entry,
         left: left_at_destination(world),

@@ -71,7 +71,7 @@ fn has_moved(world: &World) -> Result<(), String> {
     let holds_all = site.members.content.as_ref() == Some(&world.must);
     hold(site.members.serving && holds_all, "succeeded without all writes")?;
     hold(site.controllers.wanted == Some(CONTROLLERS), "succeeded without controllers")?;
-    hold(site.kube.wanted == Some(KUBE), "succeeded without kube-controller-manager")?;
+    hold(site.kube_controllers.wanted == Some(KUBE), "succeeded without kube-controller-manager")?;
     hold(!world.machine_guard && !world.backup_entry, "succeeded, and something is left to remove")
 }
 

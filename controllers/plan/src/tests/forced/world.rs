@@ -41,7 +41,7 @@ pub(super) struct SimulatedSeed {
     pub(super) api: Workload,
     pub(super) controllers: Workload,
     /// kube-controller-manager, which the etcd fences.
-    pub(super) kube: Workload,
+    pub(super) kube_controllers: Workload,
     pub(super) dns_records: Requests,
     pub(super) infrastructure: Requests,
     pub(super) extensions: Requests,
@@ -55,7 +55,7 @@ impl SimulatedSeed {
         Self {
             members,
             api,
-            kube: if exists { Workload::of(KUBE) } else { Workload::default() },
+            kube_controllers: if exists { Workload::of(KUBE) } else { Workload::default() },
             controllers,
             dns_records: Requests::default(),
             infrastructure: Requests::default(),
@@ -71,8 +71,10 @@ impl SimulatedSeed {
     }
 
     pub(super) fn left(&self) -> Vec<String> {
-        let pods =
-            self.controllers.running + self.kube.running + self.api.running + self.members.workload.running;
+        let pods = self.controllers.running
+            + self.kube_controllers.running
+            + self.api.running
+            + self.members.workload.running;
         if self.exists || pods > 0 { vec!["Namespace".to_owned()] } else { Vec::new() }
     }
 }
@@ -194,15 +196,18 @@ impl World {
         for side in [Side::Source, Side::Destination] {
             let site = self.site_mut(side);
             site.controllers.advance(now);
-            site.kube.advance(now);
+            site.kube_controllers.advance(now);
             site.api.advance(now);
         }
         let is_off = is_in(self.trouble.power_off, now);
         if is_off {
             let source = &mut self.source;
-            for workload in
-                [&mut source.controllers, &mut source.kube, &mut source.api, &mut source.members.workload]
-            {
+            for workload in [
+                &mut source.controllers,
+                &mut source.kube_controllers,
+                &mut source.api,
+                &mut source.members.workload,
+            ] {
                 workload.delete_pods(now, &mut rng);
             }
         }
