@@ -80,8 +80,8 @@ pub(super) fn note_take_over(context: &Context, notes: &mut Notes) {
     };
     notes.api_servers.get_or_insert_with(|| before(&facts.api));
     notes.controllers.get_or_insert_with(|| {
-        let (others, kube) = (before(&facts.controllers), before(&facts.kube_controllers));
-        others.into_iter().chain(kube).collect()
+        let (others, own) = (before(&facts.controllers), before(&facts.kube_controllers));
+        others.into_iter().chain(own).collect()
     });
     notes.etcd_replicas.get_or_insert(facts.etcd.members);
     notes.volumes.get_or_insert_with(|| format!("{}-destination", context.observed.request.uid));

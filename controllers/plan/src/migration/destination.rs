@@ -213,9 +213,9 @@ pub(crate) fn are_leases_renewed(context: &Context) -> Check {
 }
 
 /// Replicas that ran before the move: those of [`KUBE_CONTROLLERS`], or those of all others.
-fn noted_controllers(context: &Context, kube: bool) -> Replicas {
+fn noted_controllers(context: &Context, own_api_only: bool) -> Replicas {
     let noted = context.replica_notes().and_then(|notes| notes.controllers.clone()).unwrap_or_default();
-    noted.into_iter().filter(|(name, _)| KUBE_CONTROLLERS.contains(&name.as_str()) == kube).collect()
+    noted.into_iter().filter(|(name, _)| KUBE_CONTROLLERS.contains(&name.as_str()) == own_api_only).collect()
 }
 
 fn are_started(context: &Context, controllers: &Workloads, wanted: &Replicas) -> Check {

@@ -101,9 +101,9 @@ fn has_moved(sim: &Sim<Clusters>) -> Result<(), String> {
         clusters.by_hand.controllers || site.controllers.wanted.unwrap_or_default() == controllers(clusters),
         "succeeded without controllers",
     )?;
-    let kube = if clusters.is_awake() { KUBE } else { 0 };
+    let wanted = if clusters.is_awake() { KUBE } else { 0 };
     hold(
-        site.kube_controllers.wanted.unwrap_or_default() == kube,
+        site.kube_controllers.wanted.unwrap_or_default() == wanted,
         "succeeded without kube-controller-manager",
     )?;
     hold(site.machines == clusters.vms, "succeeded with other Machines than VMs")?;
