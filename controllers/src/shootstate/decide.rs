@@ -89,9 +89,11 @@ pub fn decide(shoot: &Shoot, seed: &str) -> Decision {
     if !leaves && is("Migrate") && has_succeeded {
         return Decision::Skip("the Shoot is about to be restored on this seed");
     }
-    // It may have begun where another one had restored a part only.
-    let has_rolled_back = operation.is_some_and(|operation| operation.description.starts_with(ROLLED_BACK.0));
-    if leaves || is("Migrate") || is("LiveMigrate") || has_rolled_back {
+    // A migration has rolled back to where another one had restored a part only.
+    let is_partial = operation.is_some_and(|operation| {
+        operation.state != "Succeeded" && operation.description.starts_with(ROLLED_BACK.0)
+    });
+    if leaves || is("Migrate") || is("LiveMigrate") || is_partial {
         return Decision::Sync(Mode::Upsert);
     }
     Decision::Sync(Mode::Overwrite)
@@ -140,14 +142,17 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_removed_after_a_migration_that_has_rolled_back() {
+    fn nothing_is_removed_after_a_rollback_to_a_seed_that_was_not_restored_completely() {
         let description = format!("{}m{}", ROLLED_BACK.0, ROLLED_BACK.1);
-        let operation = json!({"type": "Reconcile", "state": "Succeeded", "description": description});
-        let shoot = json!({
-            "metadata": {}, "spec": {"seedName": "here"}, "status": {"seedName": "here", "lastOperation": operation},
-        });
-        let shoot: Shoot = serde_json::from_value(shoot).expect("a Shoot");
-        assert_eq!(decide(&shoot, "here"), Decision::Sync(Mode::Upsert));
+        for (state, mode) in [("Failed", Mode::Upsert), ("Succeeded", Mode::Overwrite)] {
+            let operation = json!({"type": "Reconcile", "state": state, "description": description});
+            let shoot = json!({
+                "metadata": {}, "spec": {"seedName": "here"},
+                "status": {"seedName": "here", "lastOperation": operation},
+            });
+            let shoot: Shoot = serde_json::from_value(shoot).expect("a Shoot");
+            assert_eq!(decide(&shoot, "here"), Decision::Sync(mode), "{state}");
+        }
     }
 
     #[test]

@@ -14,8 +14,20 @@ pub(crate) fn note_start(context: &Context, notes: &mut Notes) {
     notes.hibernated.get_or_insert(context.observed.request.hibernated);
     notes.workerless.get_or_insert(context.observed.request.workerless);
     if notes.former_operation.is_none() {
-        let found = context.at_garden().and_then(|facts| facts.last_operation.clone());
-        notes.former_operation = found.filter(|last| !is_unfinished_move(last));
+        notes.former_operation = context.at_garden().and_then(|facts| former_operation(context, facts));
+    }
+}
+
+/// What a rollback writes back. Where the source itself was not restored completely, it has failed: what its namespace holds is not the
+/// whole state of the Shoot.
+fn former_operation(context: &Context, facts: &GardenFacts) -> Option<FormerOperation> {
+    let last = facts.last_operation.clone()?;
+    let is_partial = last.kind == "Restore" && facts.status_seed == context.observed.request.source_seed;
+    match is_unfinished_move(&last) {
+        false => Some(last),
+        true => {
+            is_partial.then(|| FormerOperation { kind: "Reconcile".to_owned(), state: "Failed".to_owned() })
+        }
     }
 }
 
