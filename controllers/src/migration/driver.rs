@@ -103,7 +103,6 @@ impl Driver for Migration<'_> {
         let namespace = namespace.as_deref();
         let superseded = siblings::superseded(self.context, migration, self.side, namespace);
         observation.facts.request.superseded = superseded.await?;
-        observation.facts.request.continued = siblings::continuation(self.context, migration).await?;
         Ok(observation)
     }
 

@@ -32,7 +32,7 @@ pub fn request(migration: &ControlPlaneMigration, shoot: Option<&Shoot>) -> Migr
         abort: abort(migration),
         abandoned: abandoned(migration, shoot),
         superseded: None,
-        continued: None,
+        continued: migration.continued_by().map(str::to_owned),
         retry: spec.retry.map_or(0, |retry| u32::try_from(retry.max(0)).unwrap_or(u32::MAX)),
         step_timeout: spec.step_timeout.as_deref().and_then(duration::parse).unwrap_or(STEP_TIMEOUT),
         source_seed: spec.source_seed.clone(),
@@ -96,6 +96,15 @@ mod tests {
         assert_eq!(of(json!({})), Abort::None);
         assert_eq!(of(json!({"/metadata": deleted})), Abort::Abort);
         assert_eq!(of(json!({"/metadata": deleted, "/spec": spec})), Abort::Force);
+    }
+
+    #[test]
+    fn migration_that_is_continued_stays_so() {
+        let mut continued = migration(json!({}));
+        assert_eq!(request(&continued, None).continued, None);
+        // Whether the other one still exists, or how it ended, does not matter: this one was over when it began.
+        continued.status.insert("continuedBy".to_owned(), "n".into());
+        assert_eq!(request(&continued, None).continued.as_deref(), Some("n"));
     }
 
     #[test]

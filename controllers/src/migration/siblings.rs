@@ -89,8 +89,8 @@ fn can_be_superseded(other: &ControlPlaneMigration, own: &ControlPlaneMigration)
         && !other.has_committed()
 }
 
-/// Whether a forced migration goes on from the destination of another one, which was committed there and may be dead now. By then the source
-/// of that one has stored all that it had, and nobody there acts on the infrastructure.
+/// Whether a forced migration goes on from the destination of another one, which was committed there and may be dead now. By then the
+/// source of that one has stored all that it had, and nobody there acts on the infrastructure.
 fn can_be_continued(other: &ControlPlaneMigration, own: &ControlPlaneMigration) -> bool {
     own.mode() == Some(MigrationMode::Forced)
         && other.mode().is_some()
@@ -106,9 +106,9 @@ fn may_go_on(one: &ControlPlaneMigration) -> bool {
     !one.has_ended() || one.has_failed()
 }
 
-/// Migrations that this one supersedes or continues. All of them that have not ended are told so, since each side of them that goes on, or comes back,
-/// would act on the same Shoot. Then they are in the way until their garden and the own destination have nothing left to do for them: a
-/// destination that does not answer is not waited for, unless this migration leads there.
+/// Migrations that this one supersedes or continues. All of them that go on, or may be tried again, are told so, since each side of them
+/// that comes back would act on the same Shoot. Then they are in the way until their garden and the own destination have nothing left to
+/// do for them: a destination that does not answer is not waited for, unless this migration leads there.
 #[must_use]
 pub fn in_the_way(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -> Vec<SupersededMigration> {
     let is_in_the_way = |other: &&ControlPlaneMigration| {
@@ -127,7 +127,8 @@ pub fn in_the_way(others: &[ControlPlaneMigration], own: &ControlPlaneMigration)
     found.map(|other| SupersededMigration { name: other.name_any(), is_told: is_told(other) }).collect()
 }
 
-/// Writes into the status of the others that this migration supersedes them.
+/// Writes into the status of the others that this migration supersedes or continues them. Nothing takes that back: a side that was dead
+/// may see it long after this migration is deleted.
 ///
 /// # Errors
 /// [`Error`]; a conflict where one of them went on meanwhile. The next pass looks again.
@@ -187,17 +188,6 @@ pub async fn superseded(
         found.as_ref().is_some_and(|found| is_made_by(found, &other.uid().unwrap_or_default()))
     };
     Ok(later.iter().find(has_made).map(|other| why(&other.name_any())))
-}
-
-/// The migration that goes on from the destination of this one, if one does; `None` again when it is gone, or has rolled back.
-///
-/// # Errors
-/// [`Error::Read`].
-pub async fn continuation(context: &Context, own: &ControlPlaneMigration) -> Result<Option<String>> {
-    let Some(name) = own.continued_by() else { return Ok(None) };
-    let found = all(context, own).get_opt(name).await;
-    let found = found.map_err(Error::read(format!("ControlPlaneMigration {name}")))?;
-    Ok(found.filter(|other| !is_back(other)).map(|_| name.to_owned()))
 }
 
 /// Whether a migration has ended with everything as it was before.

@@ -14,9 +14,9 @@ use super::{
     step::Step,
 };
 use crate::{
-    flow::{Flow, LedgerOf, Request, StepContext},
-    ledger::{Check, Phase},
-    migration::Side,
+    flow::{Flow, Request, StepContext},
+    ledger::Check,
+    migration::{Side, retry},
 };
 
 /// The forced migration of a control plane by gardenlet.
@@ -69,17 +69,10 @@ impl Flow for GardenletMigration {
 
     /// The garden is asked first, since it sees whether another migration of the Shoot has begun meanwhile.
     fn may_retry(context: &StepContext<'_, Self>) -> Result<(), Reason> {
-        if let Some(facts) = context.at_garden() {
-            let other = facts.other_migration.as_ref().or(facts.followed_by.as_ref());
-            let refused =
-                other.map(|name| Reason::new("AnotherMigration", format!("{name} has begun meanwhile")));
-            return refused.map_or(Ok(()), Err);
+        match context.at_garden() {
+            Some(facts) => retry::garden_allows(facts.other_migration.as_ref(), facts.followed_by.as_ref()),
+            None => retry::garden_has_begun(context, context.observed.request.retry),
         }
-        let asked = context.observed.request.retry;
-        // One that has failed again gives leave no more: another migration may have begun since.
-        let gives_leave = |garden: &LedgerOf<Self>| garden.retry >= asked && garden.phase != Phase::Failed;
-        let is_told = context.side(Side::Garden).is_some_and(gives_leave);
-        is_told.then_some(()).ok_or_else(|| Reason::new("WaitingForOtherSide", "the garden has to begin"))
     }
 
     fn upkeep(context: &StepContext<'_, Self>) -> Vec<Effect> {
@@ -99,9 +92,8 @@ impl Flow for GardenletMigration {
 fn finalizer(context: &Context) -> Option<Effect> {
     let (request, ledger) = (&context.observed.request, context.ledger);
     let present = !ledger.phase.is_end() || !context.others.iter().all(|(_, other)| other.phase.is_end());
-    let is_tried_again = ledger.retry > 0;
-    (present != request.finalizer && (request.finalizer || is_tried_again))
-        .then_some(Effect::EnsureFinalizer { present })
+    let change = retry::finalizer_change(request.finalizer, present, ledger.retry);
+    change.map(|present| Effect::EnsureFinalizer { present })
 }
 
 impl ShootFacts {

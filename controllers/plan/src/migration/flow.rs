@@ -8,6 +8,7 @@ use super::{
     effect::Effect,
     notes::Notes,
     observed::{DestinationFacts, Facts, MigrationMode, Observed, OwnerId, OwnerRecord},
+    retry,
     step::{Side, Step},
 };
 use crate::{
@@ -51,7 +52,7 @@ impl Flow for MigrationFlow {
     }
 
     /// Nobody waits for the source of a forced migration. When it comes back, its controller does the rows of its side. Nor does anybody
-    /// wait for the source of a migration that a forced one supersedes.
+    /// wait for the source of a migration that a forced one supersedes, or for a destination from which another one goes on.
     fn takes_part(observed: &Observed, side: Side) -> bool {
         let request = &observed.request;
         if side == Side::Destination {
@@ -84,17 +85,10 @@ impl Flow for MigrationFlow {
 
     /// The garden is asked first, since it sees whether another migration of the Shoot has begun meanwhile.
     fn may_retry(context: &StepContext<'_, Self>) -> Result<(), Reason> {
-        if let Some(facts) = context.at_garden() {
-            let other = facts.other_migration.as_ref().or(facts.followed_by.as_ref());
-            let refused =
-                other.map(|name| Reason::new("AnotherMigration", format!("{name} has begun meanwhile")));
-            return refused.map_or(Ok(()), Err);
+        match context.at_garden() {
+            Some(facts) => retry::garden_allows(facts.other_migration.as_ref(), facts.followed_by.as_ref()),
+            None => retry::garden_has_begun(context, context.observed.request.retry),
         }
-        let asked = context.observed.request.retry;
-        // One that has failed again gives leave no more: another migration may have begun since.
-        let gives_leave = |garden: &LedgerOf<Self>| garden.retry >= asked && garden.phase != Phase::Failed;
-        let is_told = context.side(Side::Garden).is_some_and(gives_leave);
-        is_told.then_some(()).ok_or_else(|| Reason::new("WaitingForOtherSide", "the garden has to begin"))
     }
 
     fn upkeep(context: &StepContext<'_, Self>) -> Vec<Effect> {
@@ -121,9 +115,8 @@ fn finalizer(context: &StepContext<'_, MigrationFlow>) -> Option<Effect> {
         Side::Garden | Side::Source | Side::Destination => other.phase.is_end(),
     };
     let present = !ledger.phase.is_end() || !context.others.iter().all(is_over);
-    let is_tried_again = ledger.retry > 0;
-    (present != request.finalizer && (request.finalizer || is_tried_again))
-        .then_some(Effect::EnsureFinalizer { present })
+    let change = retry::finalizer_change(request.finalizer, present, ledger.retry);
+    change.map(|present| Effect::EnsureFinalizer { present })
 }
 
 /// A DNS controller of a seed that was cut off may write the record of an earlier owner, or delete the record, when it is back. The

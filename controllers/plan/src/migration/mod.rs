@@ -14,6 +14,7 @@
 //! | `context.rs` | what rows decide on |
 //! | `garden.rs`, `source.rs`, `destination.rs`, `standby.rs`, `api_dns.rs` | checks and effects of the rows, by side |
 //! | `rows.rs`, `shared.rs` | what rows share, and rows of more than one table |
+//! | `retry.rs` | when a failed migration goes on |
 //! | `flow.rs` | the flow of the engine |
 
 pub mod effect;
@@ -25,6 +26,7 @@ pub(crate) mod destination;
 mod flow;
 pub(crate) mod garden;
 mod notes;
+pub(crate) mod retry;
 pub(crate) mod rows;
 pub(crate) mod shared;
 pub(crate) mod source;
