@@ -2,9 +2,10 @@
 
 use std::process::Stdio;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, Result, ensure};
 use repot_tests::clientgo::ClientGo;
 use repot_tests::run;
+use repot_tests::wait::until;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
@@ -62,22 +63,34 @@ fn informers_of_client_go_are_complete_through_the_proxy() {
         let mut client = ClientGo::start(env, "follow", &kubeconfig, &flags)?;
         client.answer().await?;
         client.ask("write").await?;
-        let written = world.metric("repot_watchdog_requests_total{result=\"written\"}").await?;
-        repot_tests::wait::until("writes of client-go", DEADLINE, async || {
-            let now = world.metric("repot_watchdog_requests_total{result=\"written\"}").await?;
-            ensure!(now > written + 100.0, "{now} after {written}");
-            Ok(())
-        })
-        .await?;
+        let written = requests(&world, "written").await?;
+        until_more(&world, "written", written + 100.0).await?;
         let rest = client.ask("rest").await?;
         client.ask("verify").await.with_context(|| format!("it wrote {rest}"))?;
         // Its writes are refused from now on, and it says why.
         world.lose().await?;
         world.until_refused(OTHER).await?;
+        let before = requests(&world, "refused").await?;
         client.ask("write").await?;
+        until_more(&world, "refused", before).await?;
         let refused = client.ask("rest").await;
         let words = refused.err().map(|error| format!("{error:#}")).unwrap_or_default();
         ensure!(words.contains(OTHER), "it says {words}");
         Ok(())
     });
+}
+
+/// How many requests of the controller ended with a result, by the metrics of the proxy.
+async fn requests(world: &World, result: &str) -> Result<f64> {
+    world.metric(&format!("repot_watchdog_requests_total{{result=\"{result}\"}}")).await
+}
+
+/// Waits until more than `count` requests ended with a result.
+async fn until_more(world: &World, result: &str, count: f64) -> Result<()> {
+    until("requests of client-go", DEADLINE, async || {
+        let now = requests(world, result).await?;
+        ensure!(now > count, "{now} {result}, {count} at first");
+        Ok(())
+    })
+    .await
 }
