@@ -14,7 +14,7 @@ use repot_controllers::{
     migration::{self, quarantine::QuarantineCommand},
     namespaces::Namespaces,
     server::{self, Readiness},
-    shootstate,
+    shootstate::{self, metrics::StateMetrics},
     term::{LeaseDeadline, fenced_client},
     workflow::{self, Context},
 };
@@ -150,7 +150,10 @@ async fn control(
     let version = client.apiserver_version().await.context("failed to ask kube-apiserver for its version")?;
     tracing::info!(identity, kubernetes = version.git_version, "controllers are up");
     let garden = match &flags.garden_kubeconfig {
-        Some(kubeconfig) => Some(delegation::client(Some(kubeconfig)).await?),
+        Some(kubeconfig) => {
+            let states = StateMetrics::new(&metrics).context("failed to create metrics")?;
+            Some((delegation::client(Some(kubeconfig)).await?, states))
+        }
         None => None,
     };
     readiness.set_ready();
@@ -176,10 +179,10 @@ async fn control(
                 process.control_garden(flags.migrate_on_seed_change, quarantine).await;
             }
             (Scope::Seed, None) => process.control_seed(flags.image, flags.namespaces).await,
-            (Scope::Seed, Some(garden)) => {
+            (Scope::Seed, Some((garden, states))) => {
                 let seed = process.control_seed(flags.image.clone(), flags.namespaces);
                 let name = flags.seed_name.unwrap_or_default();
-                tokio::join!(seed, process.control_shoots(garden, name, flags.image));
+                tokio::join!(seed, process.control_shoots(garden, states, name, flags.image));
             }
         }
     };
@@ -227,7 +230,7 @@ impl Process {
     }
 
     /// What a seed does for the Shoots of a garden.
-    async fn control_shoots(&self, garden: Client, seed_name: String, image: String) {
+    async fn control_shoots(&self, garden: Client, states: StateMetrics, seed_name: String, image: String) {
         let garden = fenced_client(self.term.clone(), garden);
         let (metrics, identity) = (self.metrics.clone(), self.identity.clone());
         let seed = migration::Seed { client: self.client.clone(), name: seed_name.clone(), image };
@@ -238,8 +241,8 @@ impl Process {
             self.local_stores.clone(),
             metrics.clone(),
         );
-        let states =
-            shootstate::controller::Context::new(self.client.clone(), garden, seed_name, metrics, identity);
+        let (seed, metrics) = (self.client.clone(), (metrics, states));
+        let states = shootstate::controller::Context::new(seed, garden, seed_name, metrics, identity);
         tokio::join!(
             migration::run(migrations, self.stop.clone()),
             shootstate::controller::run(states, self.stop.clone())

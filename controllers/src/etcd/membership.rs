@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
-use kube::{Api, Client, ResourceExt};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::{Client, ResourceExt};
 use repot_api::conditions::Reason;
 use repot_etcd::link;
 use repot_etcd_core::{
@@ -15,12 +15,7 @@ use repot_etcd_core::{
 };
 use tokio::sync::Mutex;
 
-use super::{
-    Error, Result, agents,
-    api::{Etcd, SecretKey, Tls},
-    gateways, names,
-    observe::Observed,
-};
+use super::{Result, access, agents, api::Etcd, gateways, names, observe::Observed};
 use crate::{
     members::{DesiredMembership, Driver, HttpGateways, Limits, MemberSlot, Outcome, Pass, Seen},
     term::LeaseDeadline,
@@ -130,7 +125,7 @@ impl Memberships {
     /// Where certificates cannot be read or used.
     pub async fn pass(&self, client: &Client, observed: &Observed) -> Result<MembershipStatus> {
         let etcd = &observed.etcd;
-        let (versions, access) = access(client, etcd).await?;
+        let (versions, access) = access::access(client, etcd).await?;
         let link = self.link(etcd, versions, access)?;
         // Passes of one Etcd follow each other, so nobody else waits for it.
         let mut link = link.lock().await;
@@ -182,7 +177,7 @@ impl Memberships {
         {
             return Ok(link.clone());
         }
-        let http = http(&access)?;
+        let http = access::agent_client(&access)?;
         let driver = Driver::new(access, Limits::default()).during(self.term.clone());
         let (driver, gateways) = gateways::place(driver, &http, etcd.spec.etcd.gateway.is_some());
         let link = Arc::new(Mutex::new(Link { versions, driver, gateways, http }));
@@ -228,49 +223,4 @@ fn wanted(observed: &Observed, places: u32, said: &[Option<AgentStatus>]) -> Des
     let source = if replicas == 0 { before } else { 0 };
     let desired = Desired { source, destination: replicas, source_before: before, release_source: !joins };
     DesiredMembership { source: others, destination: own, desired, lost, readdress }
-}
-
-/// How members are spoken to, and the versions of what that was made from.
-async fn access(client: &Client, etcd: &Etcd) -> Result<(Vec<String>, link::Options)> {
-    let Some(tls) = &etcd.spec.etcd.client_url_tls else { return Ok((Vec::new(), link::Options::default())) };
-    let namespace = etcd.namespace().unwrap_or_default();
-    let secrets = Api::<Secret>::namespaced(client.clone(), &namespace);
-    let ca = read(&secrets, &tls.ca).await?;
-    let leaf = read(&secrets, client_of(tls)).await?;
-    let versions = [&ca, &leaf].map(|secret| secret.resource_version().unwrap_or_default());
-    let authority = tls.ca.data_key.as_deref().unwrap_or("ca.crt");
-    let options = link::Options {
-        ca: Some(value(&ca, authority)?),
-        identity: Some((value(&leaf, "tls.crt")?, value(&leaf, "tls.key")?)),
-        ..link::Options::default()
-    };
-    Ok((versions.into(), options))
-}
-
-fn client_of(tls: &Tls) -> &SecretKey {
-    tls.client.as_ref().unwrap_or(&tls.server)
-}
-
-async fn read(secrets: &Api<Secret>, of: &SecretKey) -> Result<Secret> {
-    let failed = |source| Error::Read { kind: "Secret".to_owned(), name: of.name.clone(), source };
-    secrets.get(&of.name).await.map_err(failed)
-}
-
-fn value(secret: &Secret, key: &str) -> Result<Vec<u8>> {
-    let found = secret.data.as_ref().and_then(|data| data.get(key));
-    let missing = || Error::Certificate { why: format!("Secret {} has no key {key}", secret.name_any()) };
-    found.map(|value| value.0.clone()).ok_or_else(missing)
-}
-
-fn http(access: &link::Options) -> Result<reqwest::Client> {
-    let refused = |error: reqwest::Error| Error::Certificate { why: error.to_string() };
-    let mut builder = reqwest::Client::builder().no_proxy();
-    if let Some(ca) = &access.ca {
-        builder = builder.tls_certs_only(reqwest::Certificate::from_pem_bundle(ca).map_err(refused)?);
-    }
-    if let Some((certificate, key)) = &access.identity {
-        let both = [certificate.as_slice(), b"\n", key.as_slice()].concat();
-        builder = builder.identity(reqwest::Identity::from_pem(&both).map_err(refused)?);
-    }
-    builder.build().map_err(refused)
 }

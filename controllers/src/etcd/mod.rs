@@ -6,8 +6,9 @@
 //!
 //! It may not touch volumes of a set that is not in use, nor anything that another controller made under one of its names.
 
+pub mod access;
 mod act;
-mod agents;
+pub mod agents;
 pub mod api;
 pub mod copy;
 mod copy_progress;

@@ -60,6 +60,9 @@ pub enum Error {
     /// The owner check of the Etcd cannot be used.
     #[error("spec.backup.ownerCheck of the Etcd: {0}")]
     OwnerCheck(String),
+    /// The certificates of an Etcd cannot be used.
+    #[error(transparent)]
+    Access(#[from] crate::etcd::Error),
     /// Members cannot be connected to.
     #[error("failed to connect to the members")]
     Connect(#[source] etcd_client::Error),

@@ -52,8 +52,10 @@ pub use context::{Context, Seed};
 use driver::Migration;
 pub use error::{Error, Result};
 
-/// From one look at a migration that runs to the next, where nothing in the garden changes: seconds of an outage count.
+/// From one look at a migration that runs to the next, where nothing in the garden changes.
 const LOOK: Duration = Duration::from_secs(1);
+/// The same while the API of the Shoot is away, at the side that it waits for.
+const OUTAGE_LOOK: Duration = Duration::from_millis(400);
 
 /// Runs the controller of one side of all migrations until `stop`.
 pub async fn run(context: Context, stop: CancellationToken) {
@@ -79,7 +81,7 @@ async fn reconcile(cached: Arc<ControlPlaneMigration>, context: Arc<Context>) ->
         let migration = Migration { context: &context, side, plans, namespace, name };
         action = flow::reconcile(&migration).await?;
         if !cached.has_side_ended(side) {
-            action = Action::requeue(LOOK);
+            action = Action::requeue(if cached.does_outage_wait_for(side) { OUTAGE_LOOK } else { LOOK });
         } else if side == Side::Destination
             && let Some(pause) = follow_up::follow_up(&context, &cached).await?
         {

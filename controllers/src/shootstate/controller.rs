@@ -19,6 +19,7 @@ use super::{
     error::{Error, Result},
     kinds::CLUSTER,
     list::get,
+    metrics::StateMetrics,
     parts::Parts,
     queue::Timing,
     watches::{self, Changes, shoots},
@@ -51,6 +52,8 @@ pub struct Context {
     pub events: EventPublisher,
     /// Where synchronizations are counted.
     pub metrics: Metrics,
+    /// How far ShootStates are behind, and how much is written.
+    pub states: StateMetrics,
     /// How long changes are gathered and failures wait.
     pub timing: Timing,
 }
@@ -58,9 +61,15 @@ pub struct Context {
 impl Context {
     /// With usual timing; `instance` is the name of this process in Events.
     #[must_use]
-    pub fn new(seed: Client, garden: Client, seed_name: String, metrics: Metrics, instance: String) -> Self {
+    pub fn new(
+        seed: Client,
+        garden: Client,
+        seed_name: String,
+        (metrics, states): (Metrics, StateMetrics),
+        instance: String,
+    ) -> Self {
         let events = EventPublisher::new(garden.clone(), "repot-shootstate", Some(instance));
-        Self { seed, garden, seed_name, events, metrics, timing: Timing::default() }
+        Self { seed, garden, seed_name, events, metrics, states, timing: Timing::default() }
     }
 }
 
@@ -101,6 +110,7 @@ pub async fn run(context: Context, stop: CancellationToken) {
     let (mut tasks, mut names) = (JoinSet::new(), HashMap::new());
     loop {
         start_due(&controller, &mut tasks, &mut names);
+        controller.context.states.set_pending(changes.queue.lock().len());
         let next = changes.queue.lock().next_due().filter(|_| tasks.len() < AT_ONCE);
         let due = async {
             match next {
@@ -111,9 +121,10 @@ pub async fn run(context: Context, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => break,
             Some(ended) = tasks.join_next_with_id() => {
-                let (id, has_succeeded) = ended.unwrap_or_else(|error| (error.id(), false));
+                let (id, written) = ended.unwrap_or_else(|error| (error.id(), None));
                 let name = names.remove(&id).unwrap_or_default();
-                changes.queue.lock().end(&name, has_succeeded, Instant::now());
+                let lag = changes.queue.lock().end(&name, written.is_some(), Instant::now());
+                lag.filter(|_| written != Some(0)).into_iter().for_each(|lag| controller.context.states.count_lag(lag));
             }
             () = changes.woken.notified() => {}
             () = due => {}
@@ -124,7 +135,11 @@ pub async fn run(context: Context, stop: CancellationToken) {
     while tasks.join_next().await.is_some() {}
 }
 
-fn start_due(controller: &Arc<Controller>, tasks: &mut JoinSet<bool>, names: &mut HashMap<Id, String>) {
+fn start_due(
+    controller: &Arc<Controller>,
+    tasks: &mut JoinSet<Option<u32>>,
+    names: &mut HashMap<Id, String>,
+) {
     while tasks.len() < AT_ONCE {
         let Some((namespace, parts)) = controller.changes.queue.lock().start(Instant::now()) else { return };
         let (controller, name) = (controller.clone(), namespace.clone());
@@ -134,8 +149,8 @@ fn start_due(controller: &Arc<Controller>, tasks: &mut JoinSet<bool>, names: &mu
 }
 
 impl Controller {
-    /// Synchronizes one Shoot, counted and logged; says whether it succeeded.
-    async fn reconcile(&self, namespace: &str, parts: Parts) -> bool {
+    /// Synchronizes one Shoot, counted and logged; gives the entries that were written, where it succeeded.
+    async fn reconcile(&self, namespace: &str, parts: Parts) -> Option<u32> {
         let running = self.context.metrics.start_reconcile(CONTROLLER);
         let outcome = match timeout(DEADLINE, self.sync(namespace, parts)).await {
             Ok(outcome) => outcome,
@@ -158,14 +173,14 @@ impl Controller {
                 tracing::warn!(controller = CONTROLLER, namespace, error, "reconcile failed, requeueing");
             }
         }
-        outcome.is_ok()
+        outcome.ok()
     }
 
-    async fn sync(&self, namespace: &str, parts: Parts) -> Result<()> {
+    async fn sync(&self, namespace: &str, parts: Parts) -> Result<u32> {
         if !self.changes.has(namespace) {
-            return Ok(());
+            return Ok(0);
         }
-        let Some(shoot) = self.shoot_of(namespace).await? else { return Ok(()) };
+        let Some(shoot) = self.shoot_of(namespace).await? else { return Ok(0) };
         self.changes.locate(namespace, (shoot.namespace.clone(), shoot.name.clone()));
         let outcome = self.sync_shoot(&shoot, parts).await;
         match &outcome {
@@ -176,7 +191,9 @@ impl Controller {
             Err(error) if error.is_conflict() => {}
             Err(error) => self.publish(&shoot, error).await,
         }
-        outcome.map(drop)
+        let synced = outcome?;
+        self.context.states.count(&synced);
+        Ok(synced.written)
     }
 
     async fn sync_shoot(&self, shoot: &ShootKey, parts: Parts) -> Result<Synced> {

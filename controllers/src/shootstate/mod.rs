@@ -12,6 +12,7 @@
 //! | [`decide`] | whether a seed may write it, and how |
 //! | [`queue`], `seen`, `watches` | which Shoot is due |
 //! | [`controller`] | keeps all ShootStates of a seed up to date |
+//! | [`metrics`] | how far it is behind, and how much it writes |
 //! | [`error`] | why one of these failed |
 
 pub mod carried;
@@ -25,6 +26,7 @@ pub mod error;
 pub mod kinds;
 mod list;
 pub mod machines;
+pub mod metrics;
 pub mod model;
 pub mod parts;
 pub mod queue;

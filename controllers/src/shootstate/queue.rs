@@ -47,6 +47,8 @@ struct Entry {
     /// What these changes are about.
     parts: Parts,
     is_running: bool,
+    /// The first change that the synchronization which runs has to see.
+    running_since: Option<Instant>,
     failures: u32,
     not_before: Option<Instant>,
 }
@@ -83,6 +85,7 @@ impl Queue {
         let due =
             self.entries.iter_mut().filter_map(|(name, entry)| Some((entry.due(&self.timing)?, name, entry)));
         let (_, name, entry) = due.filter(|(due, ..)| *due <= now).min_by_key(|(due, ..)| *due)?;
+        entry.running_since = entry.changed.map(|(first, _)| first);
         (entry.is_running, entry.changed) = (true, None);
         Some((name.clone(), std::mem::take(&mut entry.parts)))
     }
@@ -93,22 +96,38 @@ impl Queue {
         self.entries.values().filter_map(|entry| entry.due(&self.timing)).min()
     }
 
-    /// Records the end of a synchronization; one that failed is repeated for all parts.
-    pub fn end(&mut self, namespace: &str, has_succeeded: bool, now: Instant) {
-        let Some(entry) = self.entries.get_mut(namespace) else { return };
+    /// How many Shoots wait or are being synchronized.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether no Shoot waits or is being synchronized.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Records the end of a synchronization, and gives the age of the first change that it has seen. One that failed is repeated for all
+    /// parts, and has seen none.
+    pub fn end(&mut self, namespace: &str, has_succeeded: bool, now: Instant) -> Option<Duration> {
+        let entry = self.entries.get_mut(namespace)?;
         entry.is_running = false;
+        let since = entry.running_since.take();
         if has_succeeded {
             (entry.failures, entry.not_before) = (0, None);
             if entry.changed.is_none() {
                 self.entries.remove(namespace);
             }
-            return;
+            return since.map(|since| now - since);
         }
         let wait = self.timing.after_failure.saturating_mul(1 << entry.failures.min(16));
         entry.failures += 1;
         entry.not_before = Some(now + wait.min(self.timing.after_failures));
-        entry.changed.get_or_insert((now, now));
+        let (first, _) = *entry.changed.get_or_insert((now, now));
+        entry.changed = Some((since.map_or(first, |since| since.min(first)), now));
         entry.parts = Parts::ALL;
+        None
     }
 
     /// Forgets a Shoot whose namespace is gone.

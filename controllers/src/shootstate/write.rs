@@ -49,6 +49,10 @@ pub struct Synced {
     pub differing: u32,
     /// Entries that were written.
     pub written: u32,
+    /// Bytes of the values of these.
+    pub changed_bytes: u64,
+    /// Bytes of the requests that wrote them.
+    pub sent_bytes: u64,
 }
 
 /// The ShootStates of a garden, in the group in which it serves them.
@@ -147,17 +151,17 @@ impl ShootStates {
             let empty =
                 ShootStateObject { spec: Some(State::default().write()), ..ShootStateObject::default() };
             let differing = count(&difference(&empty, &wanted, mode));
-            self.create(shoot, wanted, mode).await?;
-            return Ok(Synced { differing, written: differing });
+            let bytes = self.create(shoot, wanted, mode).await?;
+            return Ok(Synced { differing, written: differing, changed_bytes: bytes, sent_bytes: bytes });
         };
         ensure_owner(&stored.metadata, shoot)?;
         let changes = difference_of(&stored, &wanted, mode, parts);
         drop(wanted);
-        let mut synced = Synced { differing: count(&changes), written: 0 };
+        let mut synced = Synced { differing: count(&changes), ..Synced::default() };
         let mut version = stored.metadata.resource_version.clone().unwrap_or_default();
         let mut head = metadata_operations(&stored.metadata, shoot, mode, !changes.is_empty());
         if changes.is_empty() && !head.is_empty() {
-            self.patch(shoot, &version, &head).await?;
+            synced.sent_bytes += self.patch(shoot, &version, &head).await?.1;
         }
         let mut changes = changes.into_iter().peekable();
         while changes.peek().is_some() {
@@ -167,13 +171,17 @@ impl ShootStates {
                 written += 1;
                 operations.extend(change.operations);
             }
-            version = self.patch(shoot, &version, &operations).await?;
+            let sent;
+            (version, sent) = self.patch(shoot, &version, &operations).await?;
             synced.written = synced.written.saturating_add(written);
+            synced.changed_bytes += bytes as u64;
+            synced.sent_bytes += sent;
         }
         Ok(synced)
     }
 
-    async fn create(&self, shoot: &ShootKey, wanted: State, mode: Mode) -> Result<()> {
+    /// Gives the bytes that were sent.
+    async fn create(&self, shoot: &ShootKey, wanted: State, mode: Mode) -> Result<u64> {
         let metadata = ObjectMeta {
             name: Some(shoot.name.clone()),
             namespace: Some(shoot.namespace.clone()),
@@ -185,11 +193,16 @@ impl ShootStates {
         let api_version = self.resource.api_version.clone();
         let object = NewShootState { api_version, kind: "ShootState", metadata, spec: wanted.write() };
         let path = DynamicObject::url_path(&self.resource, Some(&shoot.namespace));
-        self.send(shoot, Method::POST, &path, "application/json", &object).await.map(drop)
+        Ok(self.send(shoot, Method::POST, &path, "application/json", &object).await?.1)
     }
 
-    /// Applies operations unless the object has changed since `version`; gives its new version.
-    async fn patch(&self, shoot: &ShootKey, version: &str, operations: &[Operation]) -> Result<String> {
+    /// Applies operations unless the object has changed since `version`; gives its new version, and the bytes that were sent.
+    async fn patch(
+        &self,
+        shoot: &ShootKey,
+        version: &str,
+        operations: &[Operation],
+    ) -> Result<(String, u64)> {
         // API servers answer 409 where the version of a patched object is not the stored one.
         let mut guarded: Vec<_> =
             Operation::replace("/metadata/resourceVersion", version).into_iter().collect();
@@ -199,7 +212,7 @@ impl ShootStates {
         self.send(shoot, Method::PATCH, &path, "application/json-patch+json", &guarded).await
     }
 
-    /// Sends a write and gives the new version of the object. The answer has metadata alone: a ShootState may have many MiB.
+    /// Sends a write and gives the new version of the object, and the bytes that were sent. The answer has metadata alone: a ShootState may have many MiB.
     async fn send(
         &self,
         shoot: &ShootKey,
@@ -207,9 +220,10 @@ impl ShootStates {
         path: &str,
         content_type: &str,
         body: &impl Serialize,
-    ) -> Result<String> {
+    ) -> Result<(String, u64)> {
         let failed = |source| Error::Write { name: title(shoot), source };
         let body = serde_json::to_vec(body).map_err(|error| failed(kube::Error::SerdeError(error)))?;
+        let sent = body.len() as u64;
         let request = Request::builder()
             .method(method)
             .uri(format!("{path}?fieldManager={FIELD_MANAGER}"))
@@ -218,7 +232,7 @@ impl ShootStates {
             .body(body)
             .map_err(|error| failed(kube::Error::HttpError(error)))?;
         let written: PartialObjectMeta<DynamicObject> = self.client.request(request).await.map_err(failed)?;
-        Ok(written.metadata.resource_version.unwrap_or_default())
+        Ok((written.metadata.resource_version.unwrap_or_default(), sent))
     }
 }
 

@@ -28,6 +28,10 @@ use crate::{
 
 /// From one look to the next.
 const LOOK: Duration = Duration::from_secs(1);
+/// The same at first: the others are about to say that they serve nobody, and clients wait for the next owner.
+const SWIFT_LOOK: Duration = Duration::from_millis(250);
+/// How long "at first" is.
+const SWIFT: Duration = Duration::from_secs(10);
 /// How long a member or a store has for a short answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Final snapshots that are asked whose time they end: the newest ones.
@@ -106,8 +110,8 @@ impl FinalSnapshotTask<'_> {
     }
 
     async fn attempts(&self, say: &(impl Fn(&str) + Sync)) -> Outcome {
-        let mut memory = Memory::default();
-        let mut end = Instant::now() + self.settings.quorum;
+        let (mut memory, begun) = (Memory::default(), Instant::now());
+        let mut end = begun + self.settings.quorum;
         loop {
             match self.attempt(&mut memory).await {
                 Ok(name) => {
@@ -123,7 +127,7 @@ impl FinalSnapshotTask<'_> {
                 }
                 Err(Obstacle::Members(why)) => say(&why),
             }
-            sleep(LOOK).await;
+            sleep(if begun.elapsed() < SWIFT { SWIFT_LOOK } else { LOOK }).await;
         }
     }
 

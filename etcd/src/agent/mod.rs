@@ -65,7 +65,7 @@ use repot_certs::{
     clients::Authorities,
     tls::{Serving, ServingFiles},
 };
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Notify};
 use tokio_util::sync::CancellationToken;
 
 use backups::{Backups, Taker};
@@ -114,6 +114,8 @@ struct Agent {
     board: StatusReporter,
     backups: Backups,
     gateway: Option<gateway::HostedGateway>,
+    /// Somebody asks for a look at the owner record.
+    owner_check: Notify,
     /// Room for the database while a snapshot is taken.
     scratch: PathBuf,
 }
@@ -171,6 +173,7 @@ impl Prepared {
             board: board.clone(),
             backups,
             gateway,
+            owner_check: Notify::new(),
             scratch: std::env::temp_dir(),
             settings: settings.clone(),
         });

@@ -40,6 +40,8 @@ use crate::owner::{
 
 /// After a look that taught nothing.
 const AGAIN: Duration = Duration::from_secs(1);
+/// From one look to the next where somebody asks for it.
+const ASKED: Duration = Duration::from_millis(500);
 /// How long the store has to take the record of a hand-over.
 const RECORD: Duration = Duration::from_secs(5);
 
@@ -51,12 +53,13 @@ pub(super) async fn run(agent: &Agent, settings: &Settings, volume: &Volume, sto
         let begun = (clock::whole_seconds(), WallClockOffset::read());
         (begun, settings.look(&freshness).await)
     };
-    let (mut looks, mut due) = (FuturesUnordered::new(), Instant::now());
+    let (mut looks, mut due, mut begun_at) = (FuturesUnordered::new(), Instant::now(), None::<Instant>);
     loop {
         tokio::select! {
             // A slow look does not hold up the next one.
             () = sleep_until(due) => {
                 looks.push(look());
+                begun_at = Some(Instant::now());
                 due = Instant::now() + settings.timing.interval;
             }
             Some((begun, (answer, detail))) = looks.next() => {
@@ -70,6 +73,9 @@ pub(super) async fn run(agent: &Agent, settings: &Settings, volume: &Volume, sto
                 } else if owner.waits {
                     due = due.min(Instant::now() + handover::LOOK);
                 }
+            }
+            () = agent.owner_check.notified() => {
+                due = due.min(begun_at.map_or_else(Instant::now, |begun| begun + ASKED));
             }
             () = stop.cancelled() => return,
         }

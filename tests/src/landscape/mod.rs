@@ -19,6 +19,7 @@ mod load_balancer;
 pub mod machines;
 pub mod memory;
 pub mod node;
+mod pod_server;
 pub mod provider;
 pub mod seed;
 pub mod shoot;

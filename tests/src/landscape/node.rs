@@ -2,7 +2,8 @@
 //!
 //! A task does what tells a kubelet from outside: it registers a Node with the machine's provider ID, renews its Lease, writes the
 //! condition Ready, and says of Pods that are bound to it that they run. It acts as `system:node:<name>` with no other rights,
-//! and reaches the API by the Shoot's DNS name, which it resolves anew for each round. No containers run.
+//! and reaches the API by the Shoot's DNS name, which it resolves anew for each round. No containers run; a Pod with a host port answers
+//! requests there (`pod_server`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::authorities::Authorities;
 use super::cloud::{CloudClient, Vm};
 use super::dns::Resolver;
+use super::pod_server::PodServers;
 use super::shoot::ShootName;
 use crate::http::Api;
 
@@ -105,7 +107,7 @@ async fn run(vm: Vm, context: NodeContext, errors: Errors) {
     let user = format!("system:node:{}", vm.name);
     let resolver = context.resolver.clone();
     let api = context.authorities.api(&context.shoot, resolver, &user, &["system:nodes"]);
-    let mut node = Node { vm: vm.clone(), status_due: Instant::now() };
+    let mut node = Node { vm: vm.clone(), status_due: Instant::now(), servers: PodServers::default() };
     loop {
         let round = async {
             let api = api.as_ref().map_err(|error| anyhow::anyhow!("no client: {error:#}"))?;
@@ -122,6 +124,7 @@ async fn run(vm: Vm, context: NodeContext, errors: Errors) {
 struct Node {
     vm: Vm,
     status_due: Instant,
+    servers: PodServers,
 }
 
 impl Node {
@@ -185,10 +188,12 @@ impl Node {
     }
 
     /// Brings Pods of this node to Running, and removes those that are to be deleted.
-    async fn run_pods(&self, api: &Api) -> Result<()> {
+    async fn run_pods(&mut self, api: &Api) -> Result<()> {
         let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{}", self.vm.name);
         let pods = api.get(&path).await?.ok()?;
-        for pod in pods["items"].as_array().into_iter().flatten() {
+        let pods = pods["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+        self.servers.follow(pods);
+        for pod in pods {
             let field = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
             let path = format!("/api/v1/namespaces/{}/pods/{}", field("namespace"), field("name"));
             if !field("deletionTimestamp").is_empty() {

@@ -8,13 +8,14 @@ use repot_tests::landscape::ControlPlaneOptions;
 
 use super::prober::Prober;
 use super::story;
+use super::traffic::Traffic;
 use super::world::{SEEDS, World, run, small};
 
 /// What the API may be away for, and how long API servers may answer after they were told to stop, beside other tests:
 /// kube-apiserver alone needs half a minute to start then.
 const BESIDE_OTHERS: (Duration, Duration) = (Duration::from_secs(180), Duration::from_secs(10));
 /// The same in `make soak`, which runs one such test at a time.
-const ALONE: (Duration, Duration) = (Duration::from_secs(40), Duration::from_secs(4));
+const ALONE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(4));
 /// How long an etcd that a standby has filled may take to serve. A restore of 200 MiB takes minutes here.
 const LONGEST_START: Duration = Duration::from_secs(20);
 
@@ -22,11 +23,12 @@ const LONGEST_START: Duration = Duration::from_secs(20);
 fn control_plane_moves_and_its_nodes_stay() {
     run(async |env| {
         let world = World::create(env, "alpha", ControlPlaneOptions::default()).await?;
-        let before = world.workload().await?;
+        let (before, traffic) = (world.workload().await?, Traffic::start(&world).await?);
         let prober = Prober::start(world.api()?);
         let migration = story::succeed(&world, "move", SEEDS).await?;
         ensure_outage_is_as_measured(&migration, prober.outage())?;
         world.ensure_moved(&before, SEEDS).await?;
+        traffic.ensure_served(&world).await?;
         world.stop(SEEDS.1).await
     });
 }

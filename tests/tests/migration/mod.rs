@@ -1,5 +1,6 @@
 //! The migration of whole control planes between two seeds of a landscape, by the controllers of all three sides.
 
+mod beside_gardenlet;
 mod classic;
 mod departure;
 mod equality;
@@ -15,5 +16,6 @@ mod retries;
 mod rounds;
 mod story;
 mod takeover;
+mod traffic;
 mod world;
 mod writer;

@@ -14,6 +14,7 @@ use kube::{Client, Config};
 use parking_lot::Mutex;
 use repot_controllers::metrics::Metrics;
 use repot_controllers::shootstate::controller::{self, Context};
+use repot_controllers::shootstate::metrics::StateMetrics;
 use repot_controllers::shootstate::queue::Timing;
 use repot_controllers::shootstate::{ShootKey, State, read};
 use repot_extension::crds;
@@ -229,8 +230,10 @@ impl World {
     /// Starts a controller of this test's seed.
     pub fn start(&self) -> Result<Running> {
         let (seed, garden) = (self.seed.clone(), self.garden.clone());
-        let mut context =
-            Context::new(seed, garden, self.seed_name.clone(), Metrics::new()?, "test".to_owned());
+        let metrics = Metrics::new()?;
+        let states = StateMetrics::new(&metrics)?;
+        let metrics = (metrics, states);
+        let mut context = Context::new(seed, garden, self.seed_name.clone(), metrics, "test".to_owned());
         context.timing = Timing {
             quiet: Duration::from_millis(100),
             longest: Duration::from_millis(500),

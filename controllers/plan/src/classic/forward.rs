@@ -7,7 +7,7 @@ use crate::{
     migration::{
         MigrationFlow, Side, Step, api_dns,
         destination::{self as to, is_awake},
-        garden,
+        garden, ignored,
         rows::{A_DAY, day_long},
         shared,
         source::{self as from, former_ttl},
@@ -17,7 +17,16 @@ use crate::{
 
 /// The table.
 pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
-    shared::MIGRATION_RECORDED,
+    shared::SHOOT_IGNORED,
+    Row {
+        // Before spec.seedName is written, on which gardenlet would begin a migration of its own.
+        after: &[Step::ShootIgnored],
+        guard: ignored::is_not_recorded,
+        does: "No gardenlet has observed the new generation of the Shoot for 10 s, and no operation of the Shoot runs.",
+        advice: "see which controller reconciles the Shoot; gardenlet honours the annotation with respectSyncPeriodOverwrite",
+        ..Row::new(Side::Garden, Step::GardenletExcluded, ignored::is_gardenlet_excluded)
+    },
+    Row { after: &[Step::GardenletExcluded], ..shared::MIGRATION_RECORDED },
     Row {
         after: &[Step::MigrationRecorded],
         does: "The rules, the conditions of the destination seed, the versions of gardenlet and extensions, and its capacity allow it.",
@@ -166,6 +175,7 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
         after: &[Step::OwnerRecordDeleted],
         does: "A member has stored the final snapshot, which ends the epoch of the source.",
         advice: "see in the logs of the members why the final snapshot cannot be stored",
+        effects: from::check_owner,
         on_done: from::note_final_snapshot,
         ..Row::new(Side::Source, Step::FinalSnapshotTaken, from::is_final_snapshot_taken)
     },
@@ -196,9 +206,10 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
         ..Row::new(Side::Destination, Step::OwnerRecordTaken, to::is_owner)
     },
     Row {
-        // Not earlier: they ask for the etcd less and less often, and end after some 20 s. Without a standby it takes longer.
-        after: &[Step::FinalSnapshotTaken],
-        does: "kube-apiservers of the destination start while its standby takes over, and wait for the etcd.",
+        // As early as those of the source are gone: they need seconds before they ask for the etcd. Not earlier: they ask for it less
+        // and less often, and end after some 20 s. Without a standby it takes longer.
+        after: &[Step::SourceApiStopped],
+        does: "kube-apiservers of the destination start while the etcd is handed over, and wait for it.",
         guard: standby::has_followed,
         on_failure: OnFailure::Skip,
         advice: "the migration goes on: they are started when the etcd serves",
@@ -213,7 +224,7 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
         proof: Proof::HeldUntil(Step::MoveCommitted),
         advice: "see in the logs of the members why they do not serve",
         on_start: standby::note_start,
-        effects: standby::serve_etcd,
+        effects: standby::take_over,
         ..Row::new(Side::Destination, Step::EtcdServes, standby::does_etcd_serve)
     },
     Row {
@@ -242,8 +253,8 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
     Row { after: &[Step::MoveCommitted], ..shared::API_DNS_SWITCHED },
     Row {
         after: &[Step::MoveCommitted],
-        does: "All members of the etcd are ready. One that began as a standby has grown to as many as at the source.",
-        guard: is_awake,
+        proof: Proof::HeldUntil(Step::SourceRemoved),
+        does: "All members of the etcd are ready, as many as at the source. The Etcd of a hibernated Shoot is as it was written.",
         advice: "see in the status of the Etcd which member is not ready, and why",
         effects: standby::serve_etcd,
         ..day_long(Side::Destination, Step::EtcdComplete, standby::is_complete)

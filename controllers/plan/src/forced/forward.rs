@@ -22,7 +22,9 @@ pub(super) static FORWARD: &[Row<MigrationFlow>] = &[
         effects: garden::supersede,
         ..Row::new(Side::Garden, Step::OthersSuperseded, garden::are_others_superseded)
     },
-    Row { after: &[Step::OthersSuperseded], ..shared::MIGRATION_RECORDED },
+    // Whether gardenlet honours it is not tried: that of a dead seed cannot show it.
+    Row { after: &[Step::OthersSuperseded], ..shared::SHOOT_IGNORED },
+    Row { after: &[Step::ShootIgnored], ..shared::MIGRATION_RECORDED },
     Row {
         after: &[Step::MigrationRecorded],
         does: "The rules, the conditions of the destination seed, its versions and its capacity allow it.",

@@ -27,6 +27,12 @@ pub enum Effect {
     SupersedeOthers,
     /// Garden: the command of the operator has taken away the credentials of the source seed.
     RevokeSourceCredentials,
+    /// Garden: gardenlet is told to leave the Shoot alone, and the generation of the Shoot is raised; or what this migration has told it
+    /// is taken back.
+    EnsureIgnored {
+        /// Whether gardenlet is told so.
+        ignored: bool,
+    },
     /// Garden: `status.lastOperation` of the Shoot tells of this migration.
     EnsureOperation {
         /// What the last operation says.
@@ -82,6 +88,8 @@ pub enum Effect {
         /// The owner ID that is meant.
         owner: OwnerId,
     },
+    /// The members at this side query the owner record at once, and not when their interval is over. Nothing depends on it but time.
+    CheckOwner,
     /// Source: the Etcd has so many replicas, on the volumes that it has.
     EnsureEtcdReplicas {
         /// Replicas of the Etcd.

@@ -3,6 +3,7 @@
 use super::{
     context::{Context, garden, none_left},
     effect::Effect,
+    ignored,
     notes::Notes,
     observed::{FormerOperation, GardenFacts, Operation, Quarantine},
     step::Step,
@@ -110,6 +111,26 @@ pub(crate) fn revoke_credentials(_: &Context) -> Vec<Effect> {
     vec![Effect::RevokeSourceCredentials]
 }
 
+pub(crate) fn is_ignored(context: &Context) -> Check {
+    garden(context, |facts| match obstacle(context, facts) {
+        Some(check) => check,
+        None if !context.observed.request.finalizer => {
+            Check::waiting("SettingFinalizer", "the finalizer is being set on the ControlPlaneMigration")
+        }
+        None if facts.ignored.is_by_this() => {
+            Check::Met("shoot.gardener.cloud/ignore is set on the Shoot".to_owned())
+        }
+        None => Check::waiting("SettingIgnore", "shoot.gardener.cloud/ignore is being set on the Shoot"),
+    })
+}
+
+pub(crate) fn ignore(context: &Context) -> Vec<Effect> {
+    if !context.observed.request.finalizer {
+        return vec![Effect::EnsureFinalizer { present: true }];
+    }
+    vec![Effect::EnsureIgnored { ignored: true }]
+}
+
 pub(crate) fn is_recorded(context: &Context) -> Check {
     garden(context, |facts| match obstacle(context, facts) {
         Some(check) => check,
@@ -187,15 +208,21 @@ pub(crate) fn move_status(context: &Context) -> Vec<Effect> {
 
 pub(crate) fn has_succeeded(context: &Context) -> Check {
     garden(context, |facts| match facts.operation {
-        Operation::Restored => {
+        Operation::Restored => ignored::is_ignore_ended(facts).unwrap_or_else(|| {
             Check::Met("status.lastOperation of the Shoot is Restore, Succeeded".to_owned())
-        }
+        }),
         _ => Check::waiting("RecordingOperation", "status.lastOperation of the Shoot is being written"),
     })
 }
 
-pub(crate) fn report_success(_: &Context) -> Vec<Effect> {
-    vec![Effect::EnsureOperation { operation: Operation::Restored }]
+/// First the operation: gardenlet takes a Shoot that is restored as it is.
+pub(crate) fn report_success(context: &Context) -> Vec<Effect> {
+    match context.at_garden() {
+        Some(facts) if facts.operation == Operation::Restored => {
+            ignored::end_ignore(facts).into_iter().collect()
+        }
+        Some(_) | None => vec![Effect::EnsureOperation { operation: Operation::Restored }],
+    }
 }
 
 pub(crate) fn is_seed_name_restored(context: &Context) -> Check {
@@ -206,7 +233,8 @@ pub(crate) fn is_seed_name_restored(context: &Context) -> Check {
         } else if facts.operation != Operation::Former {
             Check::waiting("RecordingOperation", "status.lastOperation of the Shoot is being written")
         } else {
-            Check::Met(format!("spec.seedName of the Shoot is {source}"))
+            let met = || Check::Met(format!("spec.seedName of the Shoot is {source}"));
+            ignored::is_ignore_ended(facts).unwrap_or_else(met)
         }
     })
 }
@@ -218,7 +246,8 @@ pub(crate) fn restore_seed_name(context: &Context) -> Vec<Effect> {
         Some(facts) if facts.operation != Operation::Former => {
             vec![Effect::EnsureOperation { operation: Operation::Former }]
         }
-        Some(_) => vec![Effect::EnsureSpecSeed { seed }],
+        Some(facts) if facts.spec_seed != seed => vec![Effect::EnsureSpecSeed { seed }],
+        Some(facts) => ignored::end_ignore(facts).into_iter().collect(),
         None => Vec::new(),
     }
 }

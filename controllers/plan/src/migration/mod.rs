@@ -25,6 +25,7 @@ pub(crate) mod context;
 pub(crate) mod destination;
 mod flow;
 pub(crate) mod garden;
+pub(crate) mod ignored;
 mod notes;
 pub(crate) mod retry;
 pub(crate) mod rows;

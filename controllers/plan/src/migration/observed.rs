@@ -140,6 +140,26 @@ pub struct GardenFacts {
     pub operation: Operation,
     /// The same by its fields; `None` where the Shoot has none.
     pub last_operation: Option<FormerOperation>,
+    /// Whether gardenlet is told to leave the Shoot alone.
+    pub ignored: Ignored,
+    /// `metadata.generation` of the Shoot.
+    pub generation: u64,
+    /// `status.observedGeneration` of the Shoot: of the last generation that somebody has reconciled.
+    pub observed_generation: u64,
+}
+
+/// Whether gardenlet is told to leave a Shoot alone, by the annotation `shoot.gardener.cloud/ignore`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ignored {
+    /// It is not.
+    #[default]
+    No,
+    /// Somebody else wants it so.
+    ByOther,
+    /// This migration wants it so, and takes the annotation away at its end.
+    ByThis,
+    /// This migration wants it so, and somebody else did before, so the annotation stays.
+    Kept,
 }
 
 /// An operation on the Shoot.

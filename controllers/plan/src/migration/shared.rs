@@ -4,12 +4,22 @@ use super::{
     api_dns,
     destination::{self as to, has_nodes, has_workers, is_awake},
     flow::MigrationFlow,
-    garden,
+    garden, ignored,
     rows::{A_DAY, day_long},
     source as from,
     step::{Side, Step},
 };
 use crate::flow::{OnFailure, Row, Timeout};
+
+pub(crate) const SHOOT_IGNORED: Row<MigrationFlow> = Row {
+    guard: ignored::is_not_recorded,
+    does: "The finalizer is on the ControlPlaneMigration. The Shoot has `shoot.gardener.cloud/ignore`, and a new generation.",
+    timeout: A_DAY,
+    advice: "wait for the other migration of this Shoot, or abort it",
+    on_start: garden::note_start,
+    effects: garden::ignore,
+    ..Row::new(Side::Garden, Step::ShootIgnored, garden::is_ignored)
+};
 
 pub(crate) const MIGRATION_RECORDED: Row<MigrationFlow> = Row {
     does: "The finalizer is on the ControlPlaneMigration, and `status.lastOperation` of the Shoot is Migrate.",

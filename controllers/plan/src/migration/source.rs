@@ -237,6 +237,12 @@ pub(crate) fn is_final_snapshot_taken(context: &Context) -> Check {
     })
 }
 
+/// They do not wait for the end of their check interval.
+pub(crate) fn check_owner(context: &Context) -> Vec<Effect> {
+    let has_members = context.at_source().is_some_and(|facts| facts.etcd.pods > 0);
+    has_members.then_some(Effect::CheckOwner).into_iter().collect()
+}
+
 pub(crate) fn note_final_snapshot(context: &Context, notes: &mut Notes) {
     if let Some(facts) = context.at_source() {
         notes.final_snapshot = notes.final_snapshot.take().or_else(|| facts.final_snapshot.clone());

@@ -5,7 +5,7 @@ use super::{
     destination::{is_awake, own_id},
     effect::Effect,
     notes::Notes,
-    observed::{OwnerId, OwnerRecord},
+    observed::{EtcdFacts, OwnerId, OwnerRecord},
     step::Step,
 };
 use crate::ledger::Check;
@@ -85,8 +85,7 @@ pub(crate) fn does_etcd_serve(context: &Context) -> Check {
 pub(crate) fn does_serve_from(context: &Context, which: &str, least: u64) -> Check {
     destination(context, |facts| {
         let etcd = &facts.etcd;
-        let is_ours = Some(&etcd.volumes) == context.notes.volumes.as_ref()
-            && Some(etcd.epoch) == context.notes.owner_epoch;
+        let is_ours = is_ours(context, etcd);
         // It is scaled up when the Shoot wakes, and restores its volumes then.
         if is_ours && context.is_hibernated() && etcd.wanted == Some(0) {
             return Check::Met("the Etcd exists without replicas".to_owned());
@@ -104,12 +103,35 @@ pub(crate) fn does_serve_from(context: &Context, which: &str, least: u64) -> Che
     })
 }
 
+/// Whether an Etcd has the volumes and the owner of this migration.
+fn is_ours(context: &Context, etcd: &EtcdFacts) -> bool {
+    Some(&etcd.volumes) == context.notes.volumes.as_ref() && Some(etcd.epoch) == context.notes.owner_epoch
+}
+
+/// The Etcd of a hibernated Shoot fills its volumes when the Shoot wakes, so nothing else would show that it is not as it was written.
+fn is_kept(context: &Context) -> Check {
+    destination(context, |facts| match facts.etcd.wanted.filter(|_| is_ours(context, &facts.etcd)) {
+        Some(_) => Check::Met("the Etcd exists, and is filled when the Shoot wakes".to_owned()),
+        None => Check::waiting("EtcdMissing", "there is no Etcd as this migration has written it"),
+    })
+}
+
 pub(crate) fn is_complete(context: &Context) -> Check {
+    if context.is_hibernated() {
+        return is_kept(context);
+    }
     let wanted = context.replica_notes().and_then(|notes| notes.etcd_replicas);
     destination(context, |facts| match (facts.etcd.ready, wanted) {
         (ready, Some(wanted)) if ready >= wanted => Check::Met(format!("{ready} members are ready")),
         (ready, _) => Check::waiting("EtcdGrowing", format!("{ready} members are ready")),
     })
+}
+
+/// A member that has followed takes over by itself as soon as it has read that it is the owner.
+pub(crate) fn take_over(context: &Context) -> Vec<Effect> {
+    let mut effects = serve_etcd(context);
+    effects.extend(has_followed(context).then_some(Effect::CheckOwner));
+    effects
 }
 
 pub(crate) fn serve_etcd(context: &Context) -> Vec<Effect> {

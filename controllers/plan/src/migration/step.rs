@@ -19,6 +19,10 @@ named_enum! {
     pub enum Step {
         /// Forced: migrations that this one supersedes have ended.
         OthersSuperseded,
+        /// gardenlet is told to leave the Shoot alone.
+        ShootIgnored,
+        /// Classic: no gardenlet reconciles the Shoot.
+        GardenletExcluded,
         /// The migration is recorded in the status of the Shoot.
         MigrationRecorded,
         /// The rules, the destination seed and the versions of both seeds allow the migration.

@@ -198,6 +198,22 @@ impl ControlPlaneMigration {
             && self.superseded_by().is_none()
     }
 
+    /// Whether the API of the Shoot is away, and waits for this side: first the source stores its final snapshot, then the destination
+    /// serves, and sends clients there.
+    #[must_use]
+    pub fn does_outage_wait_for(&self, side: Side) -> bool {
+        let has_started =
+            |side, step| self.step(side, step).is_some_and(|step| step["startTime"].is_string());
+        let has_ended =
+            |side, step| self.step(side, step).is_some_and(|step| step["completionTime"].is_string());
+        let is_handed_over = has_ended(Side::Source, Step::FinalSnapshotTaken);
+        match side {
+            Side::Garden => false,
+            Side::Source => has_started(Side::Source, Step::SourceApiStopped) && !is_handed_over,
+            Side::Destination => is_handed_over && !has_ended(Side::Destination, Step::ApiDnsSwitched),
+        }
+    }
+
     /// The record of a step as it is stored; `None` where it was not started.
     fn step(&self, side: Side, step: Step) -> Option<&Value> {
         let steps = self.status.get(side.name())?.get("steps")?.as_array()?;

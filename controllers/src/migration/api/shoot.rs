@@ -62,6 +62,8 @@ pub struct ShootStatus {
     pub technical_id: String,
     /// UID of the Shoot in Gardener: a part of the name of its BackupEntry. It is not that of the object.
     pub uid: String,
+    /// The last generation that somebody has reconciled.
+    pub observed_generation: u64,
     /// The errors of the last operation.
     pub last_errors: Vec<LastError>,
     /// Whether the Shoot is hibernated.

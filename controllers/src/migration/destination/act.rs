@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{buckets, carried, cluster, copies, guard, objects::Objects, prepare, remove, restore};
 use crate::{
     errors::is_not_found,
-    etcd::api::{Etcd, FENCE},
+    etcd::api::{Etcd, FENCE, Store},
     migration::{
         error::{Error, Result},
         names::{BACKUP_SECRET, SOURCE_BACKUP_SECRET},
@@ -46,6 +46,7 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
             main_etcd(pass, objects, *standby, (volumes, owner), (*replicas, fence)).await?;
             other_etcds(pass, objects, *replicas, fence).await
         }
+        Effect::CheckOwner => objects.etcds.check_owner(seed).await,
         Effect::EnsureEtcdReplicas { replicas, fence, .. } => {
             scale::etcd(seed, objects.etcds.need_main()?, *replicas, fence).await
         }
@@ -172,11 +173,7 @@ async fn main_etcd(
     if is_written {
         return Ok(());
     }
-    let carried = objects.carried_etcd.as_ref();
-    let carried = carried.ok_or_else(|| Error::Missing("the Etcd in the ShootState".to_owned()))?;
-    // The etcd of a hibernated Shoot is restored when it wakes. The access to the bucket of the source has ended then, and all that is
-    // needed was copied.
-    let source = if replicas == 0 { main.spec.backup.store.clone() } else { copies::source_store(carried) };
+    let source = restored_from(main, objects.carried_etcd.as_ref(), standby, volumes, replicas)?;
     let mut patch = json!({
         "metadata": {"annotations": {FENCE: fence}},
         "spec": {
@@ -199,6 +196,24 @@ async fn main_etcd(
     let patch = under(main.resource_version(), patch);
     let outcome = all.patch(&main.name_any(), &params(), &patch).await;
     outcome.map(drop).map_err(Error::write("start the Etcd of the destination"))
+}
+
+/// The store that members restore. The etcd of a hibernated Shoot is restored when it wakes: the access to the bucket of the source has
+/// ended then, and all that is needed was copied. A standby of this migration has it already.
+fn restored_from(
+    main: &Etcd,
+    carried: Option<&Etcd>,
+    standby: bool,
+    volumes: &str,
+    replicas: u32,
+) -> Result<Option<Store>> {
+    let is_own_standby = standby && main.spec.backup.standby && main.volumes() == volumes;
+    match carried {
+        _ if replicas == 0 => Ok(main.spec.backup.store.clone()),
+        Some(carried) => Ok(copies::source_store(carried)),
+        None if is_own_standby => Ok(main.spec.backup.source_store.clone()),
+        None => Err(Error::Missing("the Etcd in the ShootState".to_owned())),
+    }
 }
 
 /// Etcds of events begin anew.

@@ -125,6 +125,7 @@ fn stop(kind: &SeedKind, object: &mut Value) {
                 object["metadata"]["annotations"][FORMER_REPLICAS] = replicas.to_string().into();
             }
             object["spec"]["replicas"] = 0.into();
+            forget_former_move(object);
         }
         (EXTENSIONS_GROUP, _) => {
             let annotations = &mut object["metadata"]["annotations"];
@@ -132,6 +133,15 @@ fn stop(kind: &SeedKind, object: &mut Value) {
             annotations[TIMESTAMP] = Timestamp::now().to_string().into();
         }
         _ => {}
+    }
+}
+
+/// What an earlier migration has written into an Etcd says where its data came from then.
+fn forget_former_move(object: &mut Value) {
+    if let Some(backup) = object.pointer_mut("/spec/backup").and_then(Value::as_object_mut) {
+        for field in ["standby", "sourceStore", "sourceSnapshots", "waitForFinalSnapshot"] {
+            backup.remove(field);
+        }
     }
 }
 
@@ -169,6 +179,9 @@ mod tests {
         let etcd = made("druid.gardener.cloud/v1alpha1", "Etcd", json!({"replicas": 3}));
         assert_eq!(etcd["spec"]["replicas"], 0);
         assert_eq!(etcd["metadata"]["annotations"][FORMER_REPLICAS], "3");
+        let backup = json!({"standby": true, "sourceStore": {}, "store": {"container": "b"}});
+        let moved = made("druid.gardener.cloud/v1alpha1", "Etcd", json!({"replicas": 3, "backup": backup}));
+        assert_eq!(moved["spec"]["backup"], json!({"store": {"container": "b"}}));
         let network = made("extensions.gardener.cloud/v1alpha1", "Network", json!({}));
         assert_eq!(network["metadata"]["annotations"][OPERATION], OPERATION_WAIT_FOR_STATE);
     }

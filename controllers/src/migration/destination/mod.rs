@@ -1,6 +1,7 @@
 //! The side of the destination: it is prepared, takes ownership, serves, and restores what the source exported.
 
 mod act;
+mod asked;
 pub mod bindings;
 mod buckets;
 mod carried;

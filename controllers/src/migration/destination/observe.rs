@@ -12,14 +12,15 @@ use repot_plan::{
     migration::{
         Side, Step,
         observed::{
-            DestinationFacts, ExtensionOperation, Facts, MigrationMode, MigrationRequest, Observed,
-            OwnerRecord,
+            DestinationFacts, ExtensionOperation, Extensions, Facts, MigrationMode, MigrationRequest,
+            Observed, OwnerRecord,
         },
     },
     status::from_status,
 };
 
 use super::{
+    asked,
     bindings::{API_SERVER_ADDRESS, SEED_NAME, SeedFacts},
     carried, copies, guard, machines, nodes,
     objects::Objects,
@@ -63,21 +64,6 @@ pub async fn observe(
     Ok(Observation { facts, objects: pass::Objects::Destination(Box::new(objects)) })
 }
 
-/// Rows that decide on the ShootState.
-const NEED_STATE: [Step; 11] = [
-    Step::SourceBucketReadable,
-    Step::LossConfirmed,
-    Step::BindingsResolved,
-    Step::SnapshotsCopiedAhead,
-    Step::DestinationPrepared,
-    Step::FinalSnapshotCopied,
-    Step::EtcdServes,
-    Step::EtcdComplete,
-    Step::InfrastructureRestored,
-    Step::ExtensionsRestored,
-    Step::WorkersRestored,
-];
-
 async fn objects(
     context: &Context,
     migration: &ControlPlaneMigration,
@@ -98,7 +84,7 @@ async fn objects(
         ControlPlane::read(seed, &namespace),
         Etcds::read(seed, &namespace),
         read::list::<DNSRecord>(seed, &namespace, ""),
-        extensions::read(seed, &namespace, &request.uid),
+        extensions_of(seed, &namespace, ledger, &request.uid),
         copies::jobs(seed, &namespace),
         prepare::api_address(seed, &namespace, API_SERVER),
     )?;
@@ -137,15 +123,23 @@ async fn state(
     etcds: &Etcds,
     ledger: &Ledger,
 ) -> Result<Option<State>> {
-    // A large etcd is followed for minutes before the member has restored it, and nothing is written meanwhile.
-    let begins_standby =
-        is_open(ledger, Step::StandbyFollows) && !etcds.main().is_some_and(|etcd| etcd.spec.backup.standby);
-    let is_needed = begins_standby
-        || NEED_STATE.into_iter().any(|step| is_open(ledger, step))
-        || is_open(ledger, Step::MachinesUnchanged);
-    match shoot.filter(|_| is_needed && !ledger.phase.is_rollback()) {
+    match shoot.filter(|_| asked::state(ledger, etcds.main())) {
         Some(shoot) => Ok(shootstate::read(context.garden_client(), shoot).await?),
         None => Ok(None),
+    }
+}
+
+/// Extension resources; none where no row decides on them.
+async fn extensions_of(
+    seed: &Client,
+    namespace: &str,
+    ledger: &Ledger,
+    migration: &str,
+) -> Result<Vec<extensions::Seen>> {
+    if asked::extensions(ledger) {
+        extensions::read(seed, namespace, migration).await
+    } else {
+        Ok(Vec::new())
     }
 }
 
@@ -157,7 +151,6 @@ async fn facts(
     ledger: &Ledger,
 ) -> Result<DestinationFacts> {
     let seed = context.own_client();
-    let restore = ExtensionOperation::Restore;
     let source = from_status(migration.plans(), &record::part(migration, Side::Source)).unwrap_or_default();
     let snapshots = stored::snapshots(context, objects, ledger, source.notes.final_snapshot.as_ref()).await;
     let (stale_leases, unhealthy_nodes) = nodes(context, (request.mode, &source), objects, ledger).await;
@@ -182,17 +175,28 @@ async fn facts(
         api_dns_here: is_switched(objects, ledger).await,
         api_dns_written: api_record::written(&objects.api_records),
         api_ttl: api_record::ttl(&objects.api_records).0,
-        infrastructure: extensions::facts(objects.of_kind("Infrastructure"), restore),
-        extensions: extensions::facts(objects.others(), restore),
-        workers: extensions::facts(objects.of_kind("Worker"), restore),
+        infrastructure: restored(ledger, objects.of_kind("Infrastructure")),
+        extensions: restored(ledger, objects.others()),
+        workers: restored(ledger, objects.of_kind("Worker")),
         machine_differences: machine_differences(seed, objects, ledger, request.mode).await,
         stale_leases,
         controllers: objects.plane.other_controllers(),
         kube_controllers: objects.plane.kube_controllers(),
         unhealthy_nodes,
-        source_backup_entry: has_source_secret(seed, objects).await?,
-        left: remove::left(seed, objects, &request.uid).await?,
+        source_backup_entry: !asked::source_secret(ledger) || has_source_secret(seed, objects).await?,
+        left: match asked::left(ledger) {
+            true => remove::left(seed, objects, &request.uid).await?,
+            false => vec!["objects that were not listed yet".to_owned()],
+        },
     })
+}
+
+/// How far extension resources are with their restore. Where they were not read, nothing was requested of them.
+fn restored<'a>(ledger: &Ledger, seen: impl Iterator<Item = &'a extensions::Seen>) -> Extensions {
+    match asked::extensions(ledger) {
+        true => extensions::facts(seen, ExtensionOperation::Restore),
+        false => Extensions { requested: None, pending: vec!["resources that were not read yet".to_owned()] },
+    }
 }
 
 /// Whether a member of this Etcd can follow the source: it needs a store, and an owner check with an epoch to take over by.

@@ -10,7 +10,7 @@ use repot_plan::{
 };
 use serde_json::{Value, json};
 
-use super::operation;
+use super::{ignored, operation};
 use crate::{
     errors::is_not_found,
     migration::{
@@ -43,6 +43,7 @@ pub async fn act(pass: &Pass<'_>, shoot: Option<&Shoot>, effect: &Effect) -> Res
                 None => Ok(()),
             }
         }
+        Effect::EnsureIgnored { ignored } => ignore(pass, shoot()?, *ignored).await,
         Effect::EnsureStatusSeed { seed } => status(pass, shoot()?, json!({"seedName": seed})).await,
         Effect::EnsureSpecSeed { seed } => bind(pass.context, shoot()?, seed).await,
         _ => Ok(()),
@@ -111,6 +112,16 @@ async fn status(pass: &Pass<'_>, shoot: &Shoot, fields: Value) -> Result<()> {
     let patch = Patch::Merge(under(shoot.resource_version(), json!({"status": fields})));
     let outcome = shoots(pass.context, shoot).patch_status(&shoot.name_any(), &params(), &patch).await;
     outcome.map(drop).map_err(Error::write("write the status of the Shoot"))
+}
+
+/// One patch sets the annotation and raises the generation, so a gardenlet that sees one sees both.
+async fn ignore(pass: &Pass<'_>, shoot: &Shoot, ignored: bool) -> Result<()> {
+    let uid = &pass.facts.request.uid;
+    let Some(annotations) = ignored::annotations(shoot, uid, ignored) else { return Ok(()) };
+    let patch =
+        Patch::Merge(under(shoot.resource_version(), json!({"metadata": {"annotations": annotations}})));
+    let outcome = shoots(pass.context, shoot).patch(&shoot.name_any(), &params(), &patch).await;
+    outcome.map(drop).map_err(Error::write("write annotations of the Shoot"))
 }
 
 /// Only the binding can change the seed of a Shoot.

@@ -11,7 +11,7 @@ use repot_plan::migration::observed::{
 };
 use serde_json::Value;
 
-use super::operation;
+use super::{ignored, operation};
 use crate::migration::{
     api::{ControlPlaneMigration, Shoot},
     context::Context,
@@ -56,6 +56,13 @@ pub async fn observe(
         last_operation: status
             .and_then(|status| status.last_operation.as_ref())
             .map(|last| FormerOperation { kind: last.kind.clone(), state: last.state.clone() }),
+        ignored: shoot.as_ref().map(|shoot| ignored::read(shoot, &request.uid)).unwrap_or_default(),
+        generation: shoot
+            .as_ref()
+            .and_then(|shoot| shoot.metadata.generation)
+            .unwrap_or_default()
+            .unsigned_abs(),
+        observed_generation: status.map(|status| status.observed_generation).unwrap_or_default(),
         operation: operation::read(
             status.and_then(|status| status.last_operation.as_ref()),
             &migration.name_any(),

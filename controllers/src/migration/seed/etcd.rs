@@ -9,10 +9,11 @@ use repot_etcd_core::timing::epoch;
 use repot_plan::migration::observed::EtcdFacts;
 use tokio::time::timeout;
 
-use super::{read::list, scale::members, secret, workloads};
+use super::{read::list, scale::members, workloads};
 use crate::{
     errors::causes,
     etcd::{
+        access, agents,
         api::{Etcd, FENCE},
         names::{COMPONENT, PART_OF, peer_service},
     },
@@ -105,36 +106,51 @@ impl Etcds {
         if endpoints.is_empty() {
             return Ok(None);
         }
-        let namespace = etcd.namespace().unwrap_or_default();
-        let value = async |name: &str, key: &str| {
-            let found = secret(client, &namespace, name).await?.remove(key);
-            found.ok_or_else(|| Error::Missing(format!("key {key} of Secret {namespace}/{name}")))
-        };
-        let mut options = link::Options { endpoints, ..link::Options::default() };
-        if let Some(tls) = &etcd.spec.etcd.client_url_tls {
-            let key = tls.ca.data_key.as_deref().unwrap_or("ca.crt");
-            options.ca = Some(value(&tls.ca.name, key).await?);
-            let name = &tls.client.as_ref().unwrap_or(&tls.server).name;
-            options.identity = Some((value(name, "tls.crt").await?, value(name, "tls.key").await?));
-        }
+        let (_, access) = access::access(client, etcd).await?;
+        let options = link::Options { endpoints, ..access };
         let members = link::connect(&options).await.map_err(Error::Connect)?;
         let seen = digest::glance(&members).await;
         Ok(seen.ok().and_then(|seen| u64::try_from(seen.revision.0).ok()))
     }
 
+    /// Has the members of the main Etcd query the owner record at once. Nothing depends on it but time.
+    ///
+    /// # Errors
+    /// [`Error::Missing`]; [`Error::Access`] where the certificates of the Etcd cannot be used.
+    pub async fn check_owner(&self, client: &Client) -> Result<()> {
+        let main = self.need_main()?;
+        let (_, access) = access::access(client, main).await?;
+        let agents: Vec<String> = self.urls(main, self.pods_of(main), main.spec.agent_port()).collect();
+        agents::check_owner(&access::agent_client(&access)?, &agents).await;
+        Ok(())
+    }
+
     /// Client URLs of members that are ready.
     fn endpoints(&self, etcd: &Etcd) -> Vec<String> {
+        self.urls(etcd, self.ready_of(etcd), etcd.spec.etcd.client_port()).collect()
+    }
+
+    /// URLs of a port of Pods of an Etcd.
+    fn urls<'a>(
+        &self,
+        etcd: &Etcd,
+        pods: impl Iterator<Item = &'a Pod>,
+        port: u16,
+    ) -> impl Iterator<Item = String> {
         let (name, namespace) = (etcd.name_any(), etcd.namespace().unwrap_or_default());
         let scheme = if etcd.spec.etcd.client_url_tls.is_some() { "https" } else { "http" };
-        let (service, port) = (peer_service(&name), etcd.spec.etcd.client_port());
-        let url = |pod: &Pod| format!("{scheme}://{}.{service}.{namespace}.svc:{port}", pod.name_any());
-        self.ready_of(etcd).map(url).collect()
+        let service = peer_service(&name);
+        pods.map(move |pod| format!("{scheme}://{}.{service}.{namespace}.svc:{port}", pod.name_any()))
     }
 
     /// Pods of its members that are ready.
     fn ready_of(&self, etcd: &Etcd) -> impl Iterator<Item = &Pod> {
+        self.pods_of(etcd).filter(|pod| workloads::is_ready(pod))
+    }
+
+    /// Pods of its members.
+    fn pods_of(&self, etcd: &Etcd) -> impl Iterator<Item = &Pod> {
         let name = etcd.name_any();
-        let is_own = move |pod: &&Pod| pod.labels().get(PART_OF) == Some(&name) && workloads::is_ready(pod);
-        self.members.iter().filter(is_own)
+        self.members.iter().filter(move |pod| pod.labels().get(PART_OF) == Some(&name))
     }
 }

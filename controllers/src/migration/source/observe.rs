@@ -6,12 +6,12 @@ use kube::{Client, ResourceExt};
 use repot_apimachinery::time::Time;
 use repot_extension::kinds::DNSRecord;
 use repot_plan::{
-    ledger::State,
+    ledger::{Phase, State},
     migration::{
         Side, Step,
         observed::{
-            ExtensionOperation, Facts, FinalSnapshot, MigrationMode, MigrationRequest, Observed, OwnerRecord,
-            SourceFacts,
+            ExtensionOperation, Extensions, Facts, FinalSnapshot, MigrationMode, MigrationRequest, Observed,
+            OwnerRecord, SourceFacts,
         },
     },
     status::from_status,
@@ -48,7 +48,7 @@ pub async fn observe(
     ledger: &Ledger,
 ) -> Result<Observation> {
     let seed = context.own_client();
-    let objects = objects(seed, migration, shoot.as_ref(), &request).await?;
+    let objects = objects(seed, migration, shoot.as_ref(), &request, ledger).await?;
     let operation = match ledger.phase.is_rollback() {
         true => ExtensionOperation::Restore,
         false => ExtensionOperation::Migrate,
@@ -72,7 +72,7 @@ pub async fn observe(
         api_ttl,
         api_ttl_fence,
         dns_records: extensions::facts(objects.records.iter(), operation),
-        extensions: extensions::facts(objects.extensions.iter(), ExtensionOperation::Migrate),
+        extensions: migrated(&objects, ledger),
         left: match ledger.state(Step::SourceRemoved) {
             State::Running => remove::left(seed, &objects.namespace).await?,
             State::Pending | State::Succeeded | State::Failed | State::Skipped | State::RolledBack => {
@@ -84,11 +84,39 @@ pub async fn observe(
     Ok(Observation { facts, objects: pass::Objects::Source(Box::new(objects)) })
 }
 
+/// Whether extension resources are read: from their migrate on, and in a rollback. In an outage, requests of passes compete with the API
+/// servers that are being started.
+fn asks_for_extensions(ledger: &Ledger) -> bool {
+    ledger.phase != Phase::Running || ledger.is_started(Step::ExtensionsMigrated)
+}
+
+/// Extension resources; none where no row decides on them.
+async fn extensions_of(
+    seed: &Client,
+    namespace: &str,
+    ledger: &Ledger,
+    migration: &str,
+) -> Result<Vec<extensions::Seen>> {
+    match asks_for_extensions(ledger) {
+        true => extensions::read(seed, namespace, migration).await,
+        false => Ok(Vec::new()),
+    }
+}
+
+/// How far extension resources are with their migrate. Where they were not read, nothing was requested of them.
+fn migrated(objects: &Objects, ledger: &Ledger) -> Extensions {
+    match asks_for_extensions(ledger) {
+        true => extensions::facts(objects.extensions.iter(), ExtensionOperation::Migrate),
+        false => Extensions { requested: None, pending: vec!["resources that were not read yet".to_owned()] },
+    }
+}
+
 async fn objects(
     seed: &Client,
     migration: &ControlPlaneMigration,
     shoot: Option<&Shoot>,
     request: &MigrationRequest,
+    ledger: &Ledger,
 ) -> Result<Objects> {
     let namespace = shoot.map(|shoot| shoot.status.technical_id.clone()).unwrap_or_default();
     let (own_namespace, plane, etcds, records, extensions) = futures::try_join!(
@@ -96,7 +124,7 @@ async fn objects(
         ControlPlane::read(seed, &namespace),
         Etcds::read(seed, &namespace),
         read::list::<DNSRecord>(seed, &namespace, ""),
-        extensions::read(seed, &namespace, &request.uid),
+        extensions_of(seed, &namespace, ledger, &request.uid),
     )?;
     let owner = etcds.main().and_then(|etcd| OwnerRecordOf::new(etcd).ok());
     // A forced migration deletes no owner record: it names the destination. Its DNSRecord here goes like all others.

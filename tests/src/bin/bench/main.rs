@@ -3,7 +3,8 @@
 //! etcd-backup-restore: `make bench BENCH="snapshots --size 200MB"`; many objects and watchers: `make bench BENCH=scale`; what
 //! rests, keys, overload and `kill -9`: `make bench BENCH=storage`; one user's requests while others attack:
 //! `make bench BENCH=abuse`; an etcd behind the proxy of its guard: `make bench BENCH=client-proxy`; a
-//! kube-apiserver behind the watchdog proxy: `make bench BENCH=watchdog`.
+//! kube-apiserver behind the watchdog proxy: `make bench BENCH=watchdog`; ShootStates that are kept up to date beside a controller that
+//! rewrites whole objects: `make bench BENCH=shootstate`.
 //!
 //! One run starts a real kube-apiserver with an etcd that syncs to disk, Repot with its embedded store (also with full
 //! durability), the null server and a CRD of the same schema, and lets the same load generator ask all of them in turns.
@@ -20,6 +21,7 @@ mod report;
 mod run;
 mod scale;
 mod servers;
+mod shootstate;
 mod snapshots;
 mod storage;
 mod watchdog;
@@ -96,6 +98,8 @@ enum Role {
     Snapshots(snapshots::Flags),
     /// Measure many objects and many watchers, with chunks in an object store
     Scale(scale::Flags),
+    /// Measure ShootStates that are kept up to date beside a controller that rewrites whole objects
+    Shootstate(shootstate::Flags),
     /// Measure what rests, keys, watches, overload and `kill -9`, beside a CRD
     Storage(storage::Flags),
     /// Measure a kube-apiserver behind the watchdog proxy beside the same one asked directly
@@ -103,6 +107,9 @@ enum Role {
     /// Serve as the null server; the benchmark starts itself so
     #[command(hide = true)]
     NullServer { cert: PathBuf, key: PathBuf },
+    /// Keep ShootStates up to date by rewriting them; the benchmark starts itself so
+    #[command(hide = true)]
+    WholeObjects { seed: PathBuf, garden: PathBuf, told: PathBuf },
 }
 
 fn main() -> Result<()> {
@@ -112,6 +119,9 @@ fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     if let Some(Role::NullServer { cert, key }) = &flags.role {
         return runtime.block_on(servers::serve_null(cert, key));
+    }
+    if let Some(Role::WholeObjects { seed, garden, told }) = &flags.role {
+        return runtime.block_on(shootstate::whole::run(seed, garden, told));
     }
     body::choose_machine_state(match flags.machine_state {
         Machines::Gzip => MachineState::Gzip,
@@ -149,6 +159,10 @@ fn main() -> Result<()> {
         }
         Some(Role::Scale(ref own)) => {
             let report = runtime.block_on(scale::bench(&env, own))?;
+            (report.to_markdown(), report.to_json())
+        }
+        Some(Role::Shootstate(ref own)) => {
+            let report = runtime.block_on(shootstate::bench(&env, own, &repot))?;
             (report.to_markdown(), report.to_json())
         }
         Some(Role::Storage(ref own)) => {

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{
-    effects, observe,
+    effects,
+    gardenlet::Gardenlet,
+    observe,
     people::{Interference, SetByHand},
     rules,
     script::{Play, Script},
@@ -97,6 +99,7 @@ pub(super) struct Clusters {
     pub(super) retry: u32,
     /// Since when a migration that has failed waits for somebody.
     pub(super) failed_at: Option<u64>,
+    pub(super) gardenlet: Gardenlet,
     pub(super) operation: Operation,
     pub(super) spec_seed: String,
     pub(super) status_seed: String,
@@ -213,6 +216,7 @@ impl Model for Clusters {
             finalizer: false,
             retry: 0,
             failed_at: None,
+            gardenlet: Gardenlet::new(),
             operation: Operation::Other,
             spec_seed: DESTINATION.into(),
             status_seed: SOURCE.into(),
@@ -264,6 +268,7 @@ impl Model for Clusters {
         let destination = ledgers.get(&Side::Destination);
         let is_committed = destination.is_some_and(|ledger| ledger.is_started(Step::MoveCommitted));
         self.run_people(is_committed);
+        self.run_gardenlet();
         self.run_retries(ledgers);
         self.run_sites();
         self.run_clients();

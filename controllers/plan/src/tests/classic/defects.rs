@@ -13,7 +13,10 @@ use crate::{
         effect::Effect,
         observed::{EtcdFacts, Facts, FinalSnapshot, OwnerId, OwnerRecord},
     },
-    tests::{rng::Rng, sim::Model},
+    tests::{
+        rng::Rng,
+        sim::{Model, NEVER},
+    },
 };
 
 /// A source that rolls back after the deletion of its owner record was requested. Its members have no replicas, and its bucket has no
@@ -63,7 +66,7 @@ fn a_bucket_that_does_not_answer_takes_no_final_snapshot_back() {
 #[test]
 fn no_record_holds_both_the_commit_and_a_rollback() {
     let mut clusters = Clusters::new(Setup::of(Kind::Awake), Rng::new(1));
-    clusters.now = 10_000;
+    (clusters.now, clusters.abort_at) = (10_000, NEVER);
     let (mut observed, _) = clusters.observe(Side::Destination);
     let snapshot = FinalSnapshot { name: "final-1".into(), revision: 2, epoch: 1 };
     if let Facts::Destination(facts) = &mut observed.facts {
@@ -80,7 +83,8 @@ fn no_record_holds_both_the_commit_and_a_rollback() {
     let reached = of(Side::Source).take_while(|step| *step != Step::ExtensionsMigrated);
     let mut source = ledger(&reached.collect::<Vec<_>>(), 5_000);
     source.notes.final_snapshot = Some(snapshot);
-    let garden = ledger(&[Step::MigrationRecorded, Step::DestinationFit], clusters.now);
+    let garden = [Step::ShootIgnored, Step::GardenletExcluded, Step::MigrationRecorded, Step::DestinationFit];
+    let garden = ledger(&garden, clusters.now);
     let others = [(Side::Garden, garden), (Side::Source, source)];
     let now = repot_apimachinery::time::Time(clusters.now);
     let input = Input { side: Side::Destination, observed: &observed, ledger: &own, others: &others, now };

@@ -69,9 +69,10 @@ fn written(side: Side, effect: &Effect) -> Option<Object> {
         }
         Effect::RequestDnsRecords { .. } | Effect::EnsureApiTtl { .. } => Some(Object::DnsRecords),
         Effect::EnsureFinalizer { .. } => Some(Object::Migration),
-        Effect::EnsureOperation { .. } | Effect::EnsureStatusSeed { .. } | Effect::EnsureSpecSeed { .. } => {
-            Some(Object::Shoot)
-        }
+        Effect::EnsureOperation { .. }
+        | Effect::EnsureStatusSeed { .. }
+        | Effect::EnsureSpecSeed { .. }
+        | Effect::EnsureIgnored { .. } => Some(Object::Shoot),
         Effect::EnsureSourceBackupEntry
         | Effect::CopySnapshots
         | Effect::PrepareDestination
@@ -100,6 +101,9 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         // The last copy of a classic migration has all snapshots.
         Effect::CopyOlderSnapshots => {}
         Effect::EnsureFinalizer { present } => clusters.finalizer = *present,
+        Effect::EnsureIgnored { ignored } => clusters.gardenlet.set_ignored(*ignored),
+        // Simulated members look often enough.
+        Effect::CheckOwner => {}
         Effect::EnsureOperation { operation } => clusters.operation = *operation,
         Effect::EnsureStatusSeed { seed } => clusters.status_seed.clone_from(seed),
         Effect::EnsureSpecSeed { seed } => clusters.spec_seed.clone_from(seed),
@@ -211,9 +215,14 @@ fn copy_final(clusters: &mut Clusters, snapshot: &FinalSnapshot) {
 }
 
 fn prepare(clusters: &mut Clusters, rng: &mut Rng) {
-    let (now, site) = (clusters.now, &mut clusters.destination);
+    let (now, carried) = (clusters.now, clusters.source.etcd.own.clone());
+    let site = &mut clusters.destination;
     site.exists = true;
     clusters.machine_guard = true;
+    if site.etcd.members.wanted.is_none() && site.etcd.members.running == 0 {
+        // An Etcd is carried as it is at the source.
+        (site.etcd.own, site.etcd.volumes) = (carried, "carried".to_owned());
+    }
     for workload in [&mut site.api, &mut site.controllers, &mut site.kube_controllers, &mut site.etcd.members]
     {
         if workload.wanted.is_none() {

@@ -4,7 +4,7 @@ use super::clusters::{Clusters, Kind, Setup};
 use crate::{
     flow::{OnFailure, Plan, Plans, Row},
     ledger::Check,
-    migration::{MigrationFlow, Step},
+    migration::{MigrationFlow, Step, effect::Effect, observed::Operation},
     tests::sim::{Build, Fault},
 };
 
@@ -47,6 +47,22 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
             believe(b, Step::DestinationStopped);
         },
         caught: &["members of two sides could be written"],
+    },
+    Fault {
+        name: "moves a Shoot although gardenlet reconciles it",
+        setup: Setup::of(Kind::Awake),
+        build: |b| believe(b, Step::GardenletExcluded),
+        caught: &["migrates a Shoot that gardenlet reconciles"],
+    },
+    Fault {
+        name: "never lets gardenlet reconcile the Shoot again",
+        setup: Setup::of(Kind::Awake),
+        build: |b| {
+            row(b, Step::OperationSucceeded, |row| {
+                row.effects = |_| vec![Effect::EnsureOperation { operation: Operation::Restored }]
+            })
+        },
+        caught: &["failed although there was a way"],
     },
     Fault {
         name: "starts the source again on its former volumes",
@@ -124,7 +140,10 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
     Fault {
         name: "does not give the Etcd of a hibernated Shoot its owner and its snapshot",
         setup: Setup::of(Kind::Hibernated),
-        build: |b| believe(b, Step::EtcdServes),
+        build: |b| {
+            believe(b, Step::EtcdServes);
+            believe(b, Step::EtcdComplete);
+        },
         caught: &["succeeded without all writes"],
     },
     Fault {

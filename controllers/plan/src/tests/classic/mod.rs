@@ -5,6 +5,7 @@ mod clusters;
 mod defects;
 mod effects;
 mod faults;
+mod gardenlet;
 #[path = "../../../tests/golden/mod.rs"]
 pub(super) mod golden;
 mod life;

@@ -66,7 +66,10 @@ fn garden(clusters: &Clusters) -> GardenFacts {
         spec_seed: clusters.spec_seed.clone(),
         status_seed: clusters.status_seed.clone(),
         operation: clusters.operation,
-        last_operation: None,
+        last_operation: clusters.last_operation(),
+        ignored: clusters.gardenlet.ignored,
+        generation: clusters.gardenlet.generation,
+        observed_generation: clusters.gardenlet.observed_generation,
     }
 }
 

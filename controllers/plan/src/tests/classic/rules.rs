@@ -44,6 +44,10 @@ pub(super) fn decision(
                 let is_moved = is_committed && clusters.status_seed == clusters.to;
                 hold(is_moved && is_left, "removes the source too early")?;
             }
+            Effect::EnsureOperation { operation: Operation::Migrating } => {
+                let is_defiant = clusters.trouble.defiant_gardenlet;
+                hold(!is_defiant, "migrates a Shoot that gardenlet reconciles")?;
+            }
             Effect::RemoveDestination => hold(!is_committed, "removes a destination that clients may use")?,
             Effect::SwitchApiDns => {
                 hold(is_committed, "sends clients to the destination before the migration is committed")?;
@@ -86,6 +90,8 @@ pub(super) fn at_the_end(sim: &Sim<Clusters>) -> Result<(), String> {
 fn has_moved(sim: &Sim<Clusters>) -> Result<(), String> {
     let clusters = &sim.model;
     let site = &clusters.destination;
+    let is_ignored = sim.is_dead(Side::Garden) || clusters.is_ignored_as_before();
+    hold(is_ignored, "succeeded, and gardenlet is told something else than before")?;
     hold(
         clusters.status_seed == clusters.to || sim.is_dead(Side::Garden),
         "succeeded, and the Shoot names the source",
@@ -144,6 +150,10 @@ fn is_as_before(sim: &Sim<Clusters>, side: Side) -> Result<(), String> {
             hold(
                 is_back || sim.store.ledger(side).steps.is_empty(),
                 "rolled back, and the Shoot names the destination",
+            )?;
+            hold(
+                clusters.is_ignored_as_before(),
+                "rolled back, and gardenlet is told something else than before",
             )
         }
         Side::Source => {

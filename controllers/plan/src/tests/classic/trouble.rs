@@ -6,7 +6,7 @@ use super::{
     zone::Window,
 };
 use crate::{
-    migration::Side,
+    migration::{Side, observed::Ignored},
     tests::{
         rng::Rng,
         sim::{FaultRates, NEVER},
@@ -31,6 +31,12 @@ pub(super) struct DrawnFaults {
     pub(super) flaps: u64,
     /// An extension controller starts the controllers of Machines by itself.
     pub(super) early_controllers: bool,
+    /// gardenlet does not honour the annotation that tells it to leave the Shoot alone.
+    pub(super) defiant_gardenlet: bool,
+    /// Somebody has set that annotation before.
+    pub(super) ignored_before: bool,
+    /// Until when an operation of gardenlet runs that has begun before.
+    pub(super) reconciled_until: u64,
     /// What people do; the last is the first.
     pub(super) interference: Vec<(u64, Interference)>,
     /// Clocks of the sides are ahead by so many seconds.
@@ -93,6 +99,7 @@ impl Clusters {
         let start = self.now;
         let mut dice = Dice { rng: &mut rng, is_calm: self.is_calm, start, over_at: start };
         self.trouble = draw(&mut dice);
+        self.gardenlet.ignored = if self.trouble.ignored_before { Ignored::ByOther } else { Ignored::No };
         self.destination.api_ready_at = dice.until(12, 8_000);
         self.destination.etcd.serves_at = dice.until(12, 8_000);
         self.zone.silent = dice.window(8);
@@ -147,6 +154,9 @@ fn draw(dice: &mut Dice) -> DrawnFaults {
         unexposed_until: dice.until(8, 4_000),
         flaps: if dice.sometimes(30) { 5 } else { 0 },
         early_controllers: dice.sometimes(20),
+        defiant_gardenlet: dice.sometimes(3),
+        ignored_before: dice.sometimes(10),
+        reconciled_until: dice.until(8, 1_200),
         ..DrawnFaults::default()
     };
     if dice.sometimes(25) {

@@ -5,7 +5,7 @@ use crate::{
     migration::{
         Side,
         effect::Effect,
-        observed::{OwnerId, Replicas},
+        observed::{Ignored, OwnerId, Replicas},
     },
     tests::{
         classic::site::{KUBE_NAME, Requests, only},
@@ -45,9 +45,10 @@ fn written(side: Side, effect: &Effect) -> Option<usize> {
         | Effect::RequestInfrastructure { .. }
         | Effect::RequestWorkers { .. }
         | Effect::RemoveDestination => Some(6),
-        Effect::EnsureOperation { .. } | Effect::EnsureStatusSeed { .. } | Effect::EnsureSpecSeed { .. } => {
-            Some(7)
-        }
+        Effect::EnsureOperation { .. }
+        | Effect::EnsureStatusSeed { .. }
+        | Effect::EnsureSpecSeed { .. }
+        | Effect::EnsureIgnored { .. } => Some(7),
         Effect::EnsureFinalizer { .. } => Some(8),
         _ => None,
     }
@@ -66,6 +67,9 @@ pub(super) fn apply(world: &mut World, side: Side, effect: &Effect, then: &Seen,
     match effect {
         Effect::EnsureFinalizer { present } => world.finalizer = *present,
         Effect::RevokeSourceCredentials => world.revoke_credentials(),
+        Effect::EnsureIgnored { ignored } => {
+            world.ignored = if *ignored { Ignored::ByThis } else { Ignored::No };
+        }
         Effect::EnsureOperation { operation } => world.operation = *operation,
         Effect::EnsureStatusSeed { seed } => world.status_seed.clone_from(seed),
         Effect::EnsureSpecSeed { seed } => world.spec_seed.clone_from(seed),

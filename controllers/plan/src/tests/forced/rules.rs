@@ -8,7 +8,11 @@ use super::{
 use crate::{
     flow::Decision,
     ledger::{Phase, State},
-    migration::{MigrationFlow, Side, Step, effect::Effect, observed::Operation},
+    migration::{
+        MigrationFlow, Side, Step,
+        effect::Effect,
+        observed::{Ignored, Operation},
+    },
     tests::sim::{Sim, hold},
 };
 
@@ -67,6 +71,7 @@ pub(super) fn at_the_end(sim: &Sim<World>) -> Result<(), String> {
 fn has_moved(world: &World) -> Result<(), String> {
     let site = &world.destination;
     hold(world.status_seed == DESTINATION, "succeeded, and the Shoot names the source")?;
+    hold(world.ignored == Ignored::No, "succeeded, and gardenlet leaves the Shoot alone for ever")?;
     hold(world.api_at == Side::Destination, "succeeded, and clients go to the source")?;
     let holds_all = site.members.content.as_ref() == Some(&world.must);
     hold(site.members.serving && holds_all, "succeeded without all writes")?;
@@ -78,6 +83,7 @@ fn has_moved(world: &World) -> Result<(), String> {
 fn is_untouched(world: &World) -> Result<(), String> {
     let site = &world.source;
     hold(world.spec_seed == SOURCE, "rolled back, and the Shoot names the destination")?;
+    hold(world.ignored == Ignored::No, "rolled back, and gardenlet leaves the Shoot alone for ever")?;
     hold(
         world.operation == Operation::Former || world.operation == Operation::Other,
         "rolled back, and the last operation is a migration",

@@ -10,7 +10,7 @@ use crate::{
     migration::{
         MigrationFlow, Side,
         effect::Effect,
-        observed::{Observed, Operation, OwnerId},
+        observed::{Ignored, Observed, Operation, OwnerId},
     },
     named::Named,
     tests::{
@@ -110,6 +110,7 @@ pub(super) struct World {
     /// Whether the credentials of the source seed are revoked.
     pub(super) is_quarantined: bool,
     pub(super) finalizer: bool,
+    pub(super) ignored: Ignored,
     pub(super) operation: Operation,
     pub(super) spec_seed: String,
     pub(super) status_seed: String,
@@ -277,6 +278,7 @@ impl Model for World {
             stopped_at: 0,
             is_quarantined: false,
             finalizer: false,
+            ignored: Ignored::No,
             operation: Operation::Other,
             spec_seed: SOURCE.into(),
             status_seed: SOURCE.into(),
