@@ -15,7 +15,6 @@ const LAG_SECONDS: &[f64] = &[1.0, 2.0, 3.0, 5.0, 8.0, 10.0, 12.0, 15.0, 20.0, 3
 pub struct StateMetrics {
     lag: Histogram,
     pending: IntGauge,
-    changed: IntCounter,
     sent: IntCounter,
 }
 
@@ -33,10 +32,6 @@ impl StateMetrics {
                 "repot_shootstate_pending",
                 "Shoots whose ShootState is not yet compared after a change.",
             )?,
-            changed: IntCounter::new(
-                "repot_shootstate_changed_bytes_total",
-                "Bytes of the entries of ShootStates that differed and were written.",
-            )?,
             sent: IntCounter::new(
                 "repot_shootstate_sent_bytes_total",
                 "Bytes of the requests that wrote ShootStates.",
@@ -44,14 +39,12 @@ impl StateMetrics {
         };
         all.add(metrics.lag.clone())?;
         all.add(metrics.pending.clone())?;
-        all.add(metrics.changed.clone())?;
         all.add(metrics.sent.clone())?;
         Ok(metrics)
     }
 
     /// Counts what a synchronization wrote.
     pub(super) fn count(&self, synced: &Synced) {
-        self.changed.inc_by(synced.changed_bytes);
         self.sent.inc_by(synced.sent_bytes);
     }
 

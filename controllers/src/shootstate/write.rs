@@ -49,8 +49,6 @@ pub struct Synced {
     pub differing: u32,
     /// Entries that were written.
     pub written: u32,
-    /// Bytes of the values of these.
-    pub changed_bytes: u64,
     /// Bytes of the requests that wrote them.
     pub sent_bytes: u64,
 }
@@ -152,7 +150,7 @@ impl ShootStates {
                 ShootStateObject { spec: Some(State::default().write()), ..ShootStateObject::default() };
             let differing = count(&difference(&empty, &wanted, mode));
             let bytes = self.create(shoot, wanted, mode).await?;
-            return Ok(Synced { differing, written: differing, changed_bytes: bytes, sent_bytes: bytes });
+            return Ok(Synced { differing, written: differing, sent_bytes: bytes });
         };
         ensure_owner(&stored.metadata, shoot)?;
         let changes = difference_of(&stored, &wanted, mode, parts);
@@ -174,7 +172,6 @@ impl ShootStates {
             let sent;
             (version, sent) = self.patch(shoot, &version, &operations).await?;
             synced.written = synced.written.saturating_add(written);
-            synced.changed_bytes += bytes as u64;
             synced.sent_bytes += sent;
         }
         Ok(synced)

@@ -25,6 +25,7 @@ pub(crate) mod context;
 pub(crate) mod destination;
 mod flow;
 pub(crate) mod garden;
+mod garden_facts;
 pub(crate) mod ignored;
 mod notes;
 pub(crate) mod retry;

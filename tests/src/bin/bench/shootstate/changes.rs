@@ -31,7 +31,7 @@ pub struct Changes {
     pub size: Size,
     /// Changes in a second.
     pub rate: u32,
-    /// For how long.
+    /// For how long they come.
     pub time: Duration,
 }
 

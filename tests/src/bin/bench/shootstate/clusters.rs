@@ -42,11 +42,11 @@ pub struct Clusters {
     pub garden: Garden,
     /// The cluster with extension resources.
     pub seed: Garden,
-    /// Serves ShootStates.
+    /// Serves ShootStates to the garden.
     pub repot: Repot,
 }
 
-/// Name of a Shoot.
+/// Name of a Shoot, by its number.
 pub fn shoot(at: usize) -> String {
     format!("s-{at:04}")
 }

@@ -122,7 +122,7 @@ impl Running {
         })
     }
 
-    /// Ends it.
+    /// Ends the process of this side.
     pub async fn stop(mut self) -> Result<()> {
         self.process.stop(GRACE).await.map(drop)
     }
