@@ -41,6 +41,10 @@ pub const OPERATION_RECONCILE: &str = "reconcile";
 pub const OPERATION_RETRY: &str = "retry";
 /// Value of [`OPERATION`] that asks for the maintenance at once (Gardener).
 pub const OPERATION_MAINTAIN: &str = "maintain";
+/// Tells gardenlet to leave a Shoot alone (Gardener).
+pub const IGNORE: &str = "shoot.gardener.cloud/ignore";
+/// The ControlPlaneMigration for which a Shoot is ignored: its UID, and `/kept` behind it where the Shoot was ignored before (Repot).
+pub const IGNORED_FOR: &str = "migration.gardener.cloud/ignored-for";
 /// What is to be done in the next maintenance (Gardener).
 pub const MAINTENANCE_OPERATION: &str = "maintenance.gardener.cloud/operation";
 /// The other spelling of the trigger, a boolean (Gardener 1.142).

@@ -2,12 +2,6 @@
 
 /// On the ControlPlaneMigration until all sides have ended.
 pub const FINALIZER: &str = "migration.gardener.cloud/control-plane-migration";
-/// Tells gardenlet to leave a Shoot alone (Gardener).
-pub const IGNORE: &str = "shoot.gardener.cloud/ignore";
-/// The migration for which a Shoot is ignored: its UID, with [`KEPT`] where it was ignored before.
-pub const IGNORED_FOR: &str = "migration.gardener.cloud/ignored-for";
-/// After the UID in [`IGNORED_FOR`]: the annotation [`IGNORE`] stays at the end.
-pub const KEPT: &str = "/kept";
 /// UID of the migration that made an object, as a label.
 pub const MADE_BY: &str = "migration.gardener.cloud/made-by";
 /// Which operation was requested last, and by which migration, as an annotation of extension resources.

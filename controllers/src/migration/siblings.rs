@@ -42,6 +42,12 @@ pub async fn of(context: &Context, own: &ControlPlaneMigration) -> Result<Vec<Co
     Ok(found)
 }
 
+/// The UIDs of these migrations.
+#[must_use]
+pub fn uids(migrations: &[ControlPlaneMigration]) -> Vec<String> {
+    migrations.iter().filter_map(ResourceExt::uid).collect()
+}
+
 fn is_earlier(one: &ControlPlaneMigration, other: &ControlPlaneMigration) -> bool {
     let age = |one: &ControlPlaneMigration| (one.creation_timestamp(), one.uid());
     age(one) < age(other)

@@ -165,8 +165,10 @@ impl GardenCluster {
             self.patch(&format!("{path}/binding"), &json!({"spec": {"seedName": seed}})).await
         })
         .await?;
+        // As a gardenlet does that has reconciled it.
+        let generation = self.cluster.api().get(&path).await?.ok()?["metadata"]["generation"].clone();
         let status = json!({"status": {
-            "seedName": seed, "technicalID": shoot.technical_id(), "uid": shoot.name,
+            "observedGeneration": generation, "seedName": seed, "technicalID": shoot.technical_id(), "uid": shoot.name,
             "clusterIdentity": shoot.technical_id(), "lastOperation": operation("Create", "Succeeded"),
         }});
         self.patch(&format!("{path}/status"), &status).await?;

@@ -14,9 +14,11 @@ use super::world::{SEEDS, World, run, small};
 
 const IGNORE: &str = "shoot.gardener.cloud/ignore";
 const MARK: &str = "migration.gardener.cloud/ignored-for";
+const RECONCILES: &str = "Reconciliation of the Shoot in progress.";
 const MERGE: &str = "application/merge-patch+json";
 
-/// A gardenlet that does not honour the annotation, as far as the garden sees it: it observes each generation. It ends with this.
+/// A gardenlet that does not honour the annotation, as far as the garden sees it: it begins an operation for each generation, and writes
+/// both in one update. It ends with this.
 struct DefiantGardenlet(JoinHandle<()>);
 
 impl Drop for DefiantGardenlet {
@@ -51,7 +53,11 @@ async fn observe(api: &Api, path: &str) -> Result<()> {
     if shoot["status"]["observedGeneration"] == *generation {
         return Ok(());
     }
-    let status = json!({"status": {"observedGeneration": generation}});
+    let operation = json!({
+        "type": "Reconcile", "state": "Processing", "progress": 5, "description": RECONCILES,
+        "lastUpdateTime": jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    });
+    let status = json!({"status": {"observedGeneration": generation, "lastOperation": operation}});
     api.patch(&format!("{path}/status"), MERGE, &status).await?.ok().map(drop)
 }
 
@@ -73,9 +79,14 @@ fn shoot_that_a_gardenlet_reconciles_is_left_where_it_is() {
         let annotations = &shoot["metadata"]["annotations"];
         ensure!(annotations[IGNORE].is_null() && annotations[MARK].is_null(), "{annotations}");
         ensure!(before == world.workload().await?);
+        // What gardenlet does goes on, and its operation is not overwritten.
+        let last = &shoot["status"]["lastOperation"];
+        ensure!(last["description"] == RECONCILES && last["state"] == "Processing", "{last}");
 
-        // Somebody else wants it to be left alone for good.
+        // Its operation ends, and somebody else wants the Shoot to be left alone for good.
         let api = story::garden_of(&world)?.cluster.api();
+        let ended = json!({"status": {"lastOperation": {"state": "Succeeded", "progress": 100}}});
+        api.patch(&format!("{}/status", path(&world)), MERGE, &ended).await?.ok()?;
         let ignore = json!({"metadata": {"annotations": {IGNORE: "true"}}});
         api.patch(&path(&world), MERGE, &ignore).await?.ok()?;
         story::succeed(&world, "move", SEEDS).await?;

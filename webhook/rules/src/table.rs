@@ -114,7 +114,7 @@ pub static RULES: &[Rule] = &[
         "A Shoot that is being deleted does not move."),
     rule("ha-reconciled", MIGRATION, &[&SEED_CHANGE], migration::ha_reconciled::judge,
         "A highly available Shoot moves after gardenlet has seen its latest spec (`status.observedGeneration`); one whose source is \
-         dead may go before."),
+         dead may go before, and so may one that gardenlet ignores for a ControlPlaneMigration."),
     rule("no-bastions", MIGRATION, &[&SEED_CHANGE], migration::no_bastions::judge,
         "No Bastion of the Shoot is left, for gardenlet does not migrate before; one whose source is dead may go."),
     rule("no-leftover-markers", MIGRATION, &[&SEED_CHANGE], migration::no_leftover_markers::judge,

@@ -21,8 +21,10 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
     Row {
         // Before spec.seedName is written, on which gardenlet would begin a migration of its own.
         after: &[Step::ShootIgnored],
-        guard: ignored::is_not_recorded,
-        does: "No gardenlet has observed the new generation of the Shoot for 10 s, and no operation of the Shoot runs.",
+        guard: ignored::is_tried,
+        does: "No gardenlet has observed the new generation of the Shoot for 20 s, and no operation of the Shoot runs.",
+        proof: Proof::HeldUntil(Step::SourceControllersStopped),
+        timeout: Timeout::Hours(2),
         advice: "see which controller reconciles the Shoot; gardenlet honours the annotation with respectSyncPeriodOverwrite",
         ..Row::new(Side::Garden, Step::GardenletExcluded, ignored::is_gardenlet_excluded)
     },
@@ -206,9 +208,9 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
         ..Row::new(Side::Destination, Step::OwnerRecordTaken, to::is_owner)
     },
     Row {
-        // As early as those of the source are gone: they need seconds before they ask for the etcd. Not earlier: they ask for it less
-        // and less often, and end after some 20 s. Without a standby it takes longer.
-        after: &[Step::SourceApiStopped],
+        // As early as nothing but members of both sides is waited for: they need seconds before they ask for the etcd. Not earlier: they
+        // ask for it less and less often, and end after some 20 s. Without a standby it takes longer.
+        after: &[Step::OwnerRecordDeleted],
         does: "kube-apiservers of the destination start while the etcd is handed over, and wait for it.",
         guard: standby::has_followed,
         on_failure: OnFailure::Skip,

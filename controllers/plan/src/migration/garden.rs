@@ -10,10 +10,15 @@ use super::{
 };
 use crate::ledger::Check;
 
-pub(crate) fn note_start(context: &Context, notes: &mut Notes) {
+pub(crate) fn note_begin(context: &Context, notes: &mut Notes) {
     notes.changed = true;
     notes.hibernated.get_or_insert(context.observed.request.hibernated);
     notes.workerless.get_or_insert(context.observed.request.workerless);
+}
+
+/// The last operation is noted when none runs any more.
+pub(crate) fn note_start(context: &Context, notes: &mut Notes) {
+    note_begin(context, notes);
     if notes.former_operation.is_none() {
         notes.former_operation = context.at_garden().and_then(|facts| former_operation(context, facts));
     }
@@ -117,8 +122,14 @@ pub(crate) fn is_ignored(context: &Context) -> Check {
         None if !context.observed.request.finalizer => {
             Check::waiting("SettingFinalizer", "the finalizer is being set on the ControlPlaneMigration")
         }
-        None if facts.ignored.is_by_this() => {
+        None if facts.ignored.is_in_force() => {
             Check::Met("shoot.gardener.cloud/ignore is set on the Shoot".to_owned())
+        }
+        None if facts.requested_operation.is_some() => {
+            let operation = facts.requested_operation.as_deref().unwrap_or_default();
+            let message =
+                format!("gardenlet has not taken up the operation {operation} that somebody has requested");
+            Check::waiting("OperationRequested", message)
         }
         None => Check::waiting("SettingIgnore", "shoot.gardener.cloud/ignore is being set on the Shoot"),
     })
@@ -128,7 +139,8 @@ pub(crate) fn ignore(context: &Context) -> Vec<Effect> {
     if !context.observed.request.finalizer {
         return vec![Effect::EnsureFinalizer { present: true }];
     }
-    vec![Effect::EnsureIgnored { ignored: true }]
+    let is_free = context.at_garden().is_some_and(|facts| facts.requested_operation.is_none());
+    is_free.then_some(Effect::EnsureIgnored { ignored: true }).into_iter().collect()
 }
 
 pub(crate) fn is_recorded(context: &Context) -> Check {
@@ -225,12 +237,19 @@ pub(crate) fn report_success(context: &Context) -> Vec<Effect> {
     }
 }
 
+/// Whether the last operation of the Shoot may tell of this migration. Before, it is that of gardenlet, and stays so.
+fn has_written_operation(context: &Context) -> bool {
+    let record = context.ledger.steps.get(&Step::MigrationRecorded);
+    record.is_some_and(|record| record.started.is_some())
+}
+
 pub(crate) fn is_seed_name_restored(context: &Context) -> Check {
     let source = &context.observed.request.source_seed;
+    let is_written = has_written_operation(context);
     garden(context, |facts| {
         if facts.spec_seed != *source {
             Check::waiting("RestoringSeedName", "spec.seedName of the Shoot is being written")
-        } else if facts.operation != Operation::Former {
+        } else if is_written && facts.operation != Operation::Former {
             Check::waiting("RecordingOperation", "status.lastOperation of the Shoot is being written")
         } else {
             let met = || Check::Met(format!("spec.seedName of the Shoot is {source}"));
@@ -243,7 +262,7 @@ pub(crate) fn restore_seed_name(context: &Context) -> Vec<Effect> {
     let seed = context.observed.request.source_seed.clone();
     match context.at_garden() {
         // While the last operation is a migration that runs, the seed cannot be changed.
-        Some(facts) if facts.operation != Operation::Former => {
+        Some(facts) if has_written_operation(context) && facts.operation != Operation::Former => {
             vec![Effect::EnsureOperation { operation: Operation::Former }]
         }
         Some(facts) if facts.spec_seed != seed => vec![Effect::EnsureSpecSeed { seed }],

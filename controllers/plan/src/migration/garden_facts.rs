@@ -46,6 +46,12 @@ pub struct GardenFacts {
     pub operation: Operation,
     /// The same by its fields; `None` where the Shoot has none.
     pub last_operation: Option<FormerOperation>,
+    /// Whether a migration of Repot has written that last operation, this one or another.
+    pub is_operation_by_repot: bool,
+    /// An operation that somebody has requested of gardenlet, and that gardenlet has not taken up.
+    pub requested_operation: Option<String>,
+    /// Whether the Seed in `spec.seedName` of the Shoot is being deleted: then annotations of the Shoot cannot be written.
+    pub is_seed_deleted: bool,
     /// Whether gardenlet is told to leave the Shoot alone.
     pub ignored: Ignored,
     /// `metadata.generation` of the Shoot.
@@ -66,6 +72,8 @@ pub enum Ignored {
     ByThis,
     /// This migration wants it so, and somebody else did before, so the annotation stays.
     Kept,
+    /// This migration wants it so, and somebody has taken the annotation away since.
+    TakenAway,
 }
 
 /// An operation on the Shoot.

@@ -14,17 +14,28 @@ use super::{
 };
 use crate::ledger::Check;
 
-/// How long a gardenlet has to show that it reconciles the Shoot all the same.
-const TRIAL: Duration = Duration::from_secs(10);
+/// How long a gardenlet has to show that it reconciles the Shoot all the same. One that takes its seed for unfit looks again after 15 s.
+const TRIAL: Duration = Duration::from_secs(20);
 
-/// A migration that an earlier version has recorded goes on without these rows.
-pub(crate) fn is_not_recorded(context: &Context) -> bool {
-    !context.is_settled(Step::MigrationRecorded)
+/// Whether gardenlet is asked to leave the Shoot alone: not where an earlier version has recorded the migration already, and not where
+/// Gardener refuses annotations of a Shoot whose seed is being deleted.
+pub(crate) fn is_asked_for(context: &Context) -> bool {
+    let is_refused = context.at_garden().is_some_and(|facts| facts.is_seed_deleted);
+    !context.is_settled(Step::MigrationRecorded) && !is_refused
+}
+
+/// Tried where gardenlet was asked to leave the Shoot alone.
+pub(crate) fn is_tried(context: &Context) -> bool {
+    context.is_reached(Step::ShootIgnored) && is_asked_for(context)
 }
 
 pub(crate) fn is_gardenlet_excluded(context: &Context) -> Check {
     let passed = context.since(Step::ShootIgnored).unwrap_or_default();
     garden(context, |facts| {
+        if !facts.ignored.is_in_force() {
+            let message = "somebody has taken shoot.gardener.cloud/ignore from the Shoot";
+            return Check::blocked("IgnoreTakenAway", message);
+        }
         if facts.has_operation() && facts.observed_generation >= facts.generation {
             let message = format!(
                 "generation {} of the Shoot was observed although shoot.gardener.cloud/ignore is set; gardenlet needs respectSyncPeriodOverwrite, or use executor Gardenlet",
@@ -45,14 +56,23 @@ pub(crate) fn is_gardenlet_excluded(context: &Context) -> Check {
 
 /// What ends the annotation, once everything else is done.
 pub(crate) fn end_ignore(facts: &GardenFacts) -> Option<Effect> {
-    facts.ignored.is_by_this().then_some(Effect::EnsureIgnored { ignored: false })
+    is_to_be_ended(facts).then_some(Effect::EnsureIgnored { ignored: false })
 }
 
-/// Whether gardenlet may act on the Shoot again, as far as this migration has a say.
+/// What is waited for until gardenlet may act on the Shoot again, as far as this migration has a say.
 pub(crate) fn is_ignore_ended(facts: &GardenFacts) -> Option<Check> {
-    let is_open = facts.ignored.is_by_this();
-    is_open
-        .then(|| Check::waiting("EndingIgnore", "shoot.gardener.cloud/ignore is being taken from the Shoot"))
+    let waits =
+        || Check::waiting("EndingIgnore", "shoot.gardener.cloud/ignore is being taken from the Shoot");
+    is_to_be_ended(facts).then(waits)
+}
+
+/// A Shoot whose seed is being deleted keeps the annotation: the next migration takes it over.
+fn is_to_be_ended(facts: &GardenFacts) -> bool {
+    let is_marked = match facts.ignored {
+        Ignored::ByThis | Ignored::Kept | Ignored::TakenAway => true,
+        Ignored::No | Ignored::ByOther => false,
+    };
+    is_marked && !facts.is_seed_deleted
 }
 
 impl GardenFacts {
@@ -61,22 +81,21 @@ impl GardenFacts {
         self.last_operation.is_some()
     }
 
-    /// Whether somebody reconciles the Shoot now. What an earlier migration has left in the middle goes on no more.
+    /// Whether somebody reconciles the Shoot now. What a migration of Repot has left in the middle goes on no more.
     fn is_being_reconciled(&self) -> bool {
-        let is_move = |kind: &str| matches!(kind, "Migrate" | "Restore");
-        let runs = self.last_operation.as_ref().is_some_and(|last| {
-            matches!(last.state.as_str(), "Processing" | "Pending") && !is_move(&last.kind)
-        });
-        runs && self.operation == Operation::Other
+        let state = self.last_operation.as_ref().map(|last| last.state.as_str());
+        matches!(state, Some("Processing" | "Pending"))
+            && self.operation == Operation::Other
+            && !self.is_operation_by_repot
     }
 }
 
 impl Ignored {
-    /// Whether this migration has a say in the annotation.
-    pub(crate) fn is_by_this(self) -> bool {
+    /// Whether gardenlet is told to leave the Shoot alone, and this migration has a say in it.
+    pub(crate) fn is_in_force(self) -> bool {
         match self {
             Self::ByThis | Self::Kept => true,
-            Self::No | Self::ByOther => false,
+            Self::No | Self::ByOther | Self::TakenAway => false,
         }
     }
 }

@@ -12,11 +12,11 @@ use super::{
 use crate::flow::{OnFailure, Row, Timeout};
 
 pub(crate) const SHOOT_IGNORED: Row<MigrationFlow> = Row {
-    guard: ignored::is_not_recorded,
+    guard: ignored::is_asked_for,
     does: "The finalizer is on the ControlPlaneMigration. The Shoot has `shoot.gardener.cloud/ignore`, and a new generation.",
     timeout: A_DAY,
     advice: "wait for the other migration of this Shoot, or abort it",
-    on_start: garden::note_start,
+    on_start: garden::note_begin,
     effects: garden::ignore,
     ..Row::new(Side::Garden, Step::ShootIgnored, garden::is_ignored)
 };

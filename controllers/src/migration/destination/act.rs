@@ -46,7 +46,7 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
             main_etcd(pass, objects, *standby, (volumes, owner), (*replicas, fence)).await?;
             other_etcds(pass, objects, *replicas, fence).await
         }
-        Effect::CheckOwner => objects.etcds.check_owner(seed).await,
+        Effect::CheckOwner => objects.etcds.check_owner(seed),
         Effect::EnsureEtcdReplicas { replicas, fence, .. } => {
             scale::etcd(seed, objects.etcds.need_main()?, *replicas, fence).await
         }

@@ -117,7 +117,10 @@ async fn status(pass: &Pass<'_>, shoot: &Shoot, fields: Value) -> Result<()> {
 /// One patch sets the annotation and raises the generation, so a gardenlet that sees one sees both.
 async fn ignore(pass: &Pass<'_>, shoot: &Shoot, ignored: bool) -> Result<()> {
     let uid = &pass.facts.request.uid;
-    let Some(annotations) = ignored::annotations(shoot, uid, ignored) else { return Ok(()) };
+    let others = siblings::of(pass.context, pass.migration).await?;
+    let Some(annotations) = ignored::annotations(shoot, uid, &siblings::uids(&others), ignored) else {
+        return Ok(());
+    };
     let patch =
         Patch::Merge(under(shoot.resource_version(), json!({"metadata": {"annotations": annotations}})));
     let outcome = shoots(pass.context, shoot).patch(&shoot.name_any(), &params(), &patch).await;

@@ -1,46 +1,58 @@
 //! Annotations of the Shoot that tell gardenlet to leave it alone. Pure.
 
 use kube::ResourceExt;
-use repot_api::names::OPERATION;
+use repot_api::names::{IGNORE, IGNORED_FOR, OPERATION, OPERATION_RECONCILE, OPERATION_RETRY};
+use repot_apimachinery::value::parse_bool;
 use repot_plan::migration::observed::Ignored;
 use serde_json::{Value, json};
 
-use crate::migration::{
-    api::Shoot,
-    names::{IGNORE, IGNORED_FOR, KEPT},
-};
+use crate::migration::api::Shoot;
 
-/// Whether gardenlet is told so, as the migration of this UID sees it. What an earlier migration wanted counts no more.
+/// After the UID in [`IGNORED_FOR`]: the annotation [`IGNORE`] stays at the end.
+const KEPT: &str = "/kept";
+
+/// Whether gardenlet is told so, as the migration of this UID sees it; `others` are the UIDs of other migrations of the Shoot. What one
+/// of them wanted counts no more: it has ended, or this one goes on in its place.
 #[must_use]
-pub fn read(shoot: &Shoot, migration: &str) -> Ignored {
-    let is_set = annotation(shoot, IGNORE) == Some("true");
-    let (wanted_by, is_kept) = match annotation(shoot, IGNORED_FOR) {
-        Some(text) => (Some(text.trim_end_matches(KEPT)), text.ends_with(KEPT)),
-        None => (None, true),
+pub fn read(shoot: &Shoot, migration: &str, others: &[String]) -> Ignored {
+    let is_set = annotation(shoot, IGNORE).and_then(parse_bool) == Some(true);
+    let mark = annotation(shoot, IGNORED_FOR).unwrap_or_default();
+    let (wanted_by, is_kept) = match mark.strip_suffix(KEPT) {
+        Some(uid) => (uid, true),
+        None => (mark, false),
     };
-    match (is_set, wanted_by, is_kept) {
-        (true, Some(uid), true) if uid == migration => Ignored::Kept,
-        (true, Some(uid), false) if uid == migration => Ignored::ByThis,
-        (true, _, true) => Ignored::ByOther,
-        _ => Ignored::No,
+    match (is_set, wanted_by == migration, is_kept) {
+        (true, true, true) => Ignored::Kept,
+        (true, true, false) => Ignored::ByThis,
+        (false, true, _) => Ignored::TakenAway,
+        (true, false, false) if others.iter().any(|other| other == wanted_by) => Ignored::No,
+        (true, false, _) => Ignored::ByOther,
+        (false, false, _) => Ignored::No,
     }
 }
 
 /// The annotations to write, `null` for those that go; `None` where nothing is to be written. Gardener takes the operation away at once,
-/// and raises the generation.
+/// and raises the generation: gardenlet wakes up for nothing else.
 #[must_use]
-pub fn annotations(shoot: &Shoot, migration: &str, ignored: bool) -> Option<Value> {
-    match (read(shoot, migration), ignored) {
+pub fn annotations(shoot: &Shoot, migration: &str, others: &[String], ignored: bool) -> Option<Value> {
+    let is_failed = shoot.status.last_operation.as_ref().is_some_and(|last| last.state == "Failed");
+    let operation = if is_failed { OPERATION_RETRY } else { OPERATION_RECONCILE };
+    match (read(shoot, migration, others), ignored) {
         (Ignored::ByThis | Ignored::Kept, true) | (Ignored::No | Ignored::ByOther, false) => None,
         (found, true) => {
             let kept = if found == Ignored::ByOther { KEPT } else { "" };
-            let is_failed = shoot.status.last_operation.as_ref().is_some_and(|last| last.state == "Failed");
-            let operation = if is_failed { "retry" } else { "reconcile" };
             Some(json!({IGNORE: "true", IGNORED_FOR: format!("{migration}{kept}"), OPERATION: operation}))
         }
-        (Ignored::ByThis, false) => Some(json!({IGNORE: null, IGNORED_FOR: null})),
-        (Ignored::Kept, false) => Some(json!({IGNORED_FOR: null})),
+        (Ignored::ByThis, false) => Some(json!({IGNORE: null, IGNORED_FOR: null, OPERATION: operation})),
+        (Ignored::Kept | Ignored::TakenAway, false) => Some(json!({IGNORED_FOR: null})),
     }
+}
+
+/// An operation that is requested of gardenlet, other than those that this module requests.
+#[must_use]
+pub fn requested_operation(shoot: &Shoot) -> Option<String> {
+    let is_own = |operation: &&str| matches!(*operation, OPERATION_RECONCILE | OPERATION_RETRY);
+    annotation(shoot, OPERATION).filter(|operation| !is_own(operation)).map(str::to_owned)
 }
 
 fn annotation<'a>(shoot: &'a Shoot, name: &str) -> Option<&'a str> {
@@ -56,25 +68,45 @@ mod tests {
             .expect("a Shoot")
     }
 
+    fn seen(shoot: &Shoot, others: &[&str]) -> Ignored {
+        read(shoot, "u2", &others.iter().map(|uid| (*uid).to_owned()).collect::<Vec<_>>())
+    }
+
     #[test]
     fn annotation_of_somebody_else_stays_and_that_of_an_earlier_migration_is_taken_over() {
         let plain = shoot(json!({}));
-        let theirs = shoot(json!({IGNORE: "true"}));
-        assert_eq!((read(&plain, "u2"), read(&theirs, "u2")), (Ignored::No, Ignored::ByOther));
-        let set = |shoot| annotations(shoot, "u2", true).expect("annotations");
+        let set = |shoot: &Shoot| annotations(shoot, "u2", &[], true).expect("annotations");
+        assert_eq!(seen(&plain, &[]), Ignored::No);
         assert_eq!(set(&plain), json!({IGNORE: "true", IGNORED_FOR: "u2", OPERATION: "reconcile"}));
-        assert_eq!(set(&theirs), json!({IGNORE: "true", IGNORED_FOR: "u2/kept", OPERATION: "reconcile"}));
+        // gardenlet reads it in each of these forms.
+        for text in ["true", "True", "1"] {
+            let theirs = shoot(json!({IGNORE: text}));
+            assert_eq!(seen(&theirs, &[]), Ignored::ByOther, "{text}");
+            assert_eq!(set(&theirs)[IGNORED_FOR], "u2/kept");
+        }
+        let (of_other, kept) =
+            (json!({IGNORE: "true", IGNORED_FOR: "u1"}), json!({IGNORE: "true", IGNORED_FOR: "u1/kept"}));
+        assert_eq!(seen(&shoot(of_other.clone()), &["u1"]), Ignored::No);
+        assert_eq!(seen(&shoot(of_other), &[]), Ignored::ByOther, "nobody knows that migration");
+        assert_eq!(seen(&shoot(kept), &["u1"]), Ignored::ByOther);
+    }
 
-        let own = shoot(json!({IGNORE: "true", IGNORED_FOR: "u2"}));
-        let kept = shoot(json!({IGNORE: "true", IGNORED_FOR: "u2/kept"}));
-        assert_eq!((read(&own, "u2"), read(&kept, "u2")), (Ignored::ByThis, Ignored::Kept));
-        assert_eq!((read(&own, "u3"), read(&kept, "u3")), (Ignored::No, Ignored::ByOther));
-        assert_eq!(annotations(&own, "u2", true), None);
-        assert_eq!(annotations(&own, "u2", false), Some(json!({IGNORE: null, IGNORED_FOR: null})));
-        assert_eq!(annotations(&kept, "u2", false), Some(json!({IGNORED_FOR: null})));
-        // A person has taken it away meanwhile.
-        let taken = shoot(json!({IGNORED_FOR: "u2"}));
-        assert_eq!((read(&taken, "u2"), annotations(&taken, "u2", false)), (Ignored::No, None));
+    #[test]
+    fn end_takes_away_what_the_migration_has_set_and_wakes_gardenlet() {
+        let of = |annotations| shoot(annotations);
+        let (own, kept) = (
+            of(json!({IGNORE: "true", IGNORED_FOR: "u2"})),
+            of(json!({IGNORE: "true", IGNORED_FOR: "u2/kept"})),
+        );
+        let taken = of(json!({IGNORED_FOR: "u2"}));
+        assert_eq!((seen(&own, &[]), seen(&kept, &[])), (Ignored::ByThis, Ignored::Kept));
+        assert_eq!(seen(&taken, &[]), Ignored::TakenAway);
+        let end = |shoot: &Shoot| annotations(shoot, "u2", &[], false);
+        assert_eq!(end(&own), Some(json!({IGNORE: null, IGNORED_FOR: null, OPERATION: "reconcile"})));
+        assert_eq!(end(&kept), Some(json!({IGNORED_FOR: null})));
+        assert_eq!(end(&taken), Some(json!({IGNORED_FOR: null})));
+        assert_eq!(annotations(&own, "u2", &[], true), None);
+        assert!(annotations(&taken, "u2", &[], true).is_some());
     }
 
     #[test]
@@ -82,7 +114,14 @@ mod tests {
         let mut failed = shoot(json!({}));
         failed.status.last_operation =
             Some(crate::migration::api::LastOperation { state: "Failed".to_owned(), ..Default::default() });
-        let set = annotations(&failed, "u1", true).expect("annotations");
+        let set = annotations(&failed, "u1", &[], true).expect("annotations");
         assert_eq!(set[OPERATION], "retry");
+    }
+
+    #[test]
+    fn operation_that_a_person_has_requested_is_seen() {
+        let requested = |operation: &str| requested_operation(&shoot(json!({OPERATION: operation})));
+        assert_eq!(requested("rotate-credentials-start").as_deref(), Some("rotate-credentials-start"));
+        assert_eq!((requested("reconcile"), requested_operation(&shoot(json!({})))), (None, None));
     }
 }

@@ -56,7 +56,15 @@ pub async fn observe(
         last_operation: status
             .and_then(|status| status.last_operation.as_ref())
             .map(|last| FormerOperation { kind: last.kind.clone(), state: last.state.clone() }),
-        ignored: shoot.as_ref().map(|shoot| ignored::read(shoot, &request.uid)).unwrap_or_default(),
+        ignored: shoot
+            .as_ref()
+            .map(|shoot| ignored::read(shoot, &request.uid, &siblings::uids(&others)))
+            .unwrap_or_default(),
+        requested_operation: shoot.as_ref().and_then(ignored::requested_operation),
+        is_seed_deleted: is_seed_deleted(shoot.as_ref(), &[source.as_ref(), destination.as_ref()]),
+        is_operation_by_repot: operation::is_by_repot(
+            status.and_then(|status| status.last_operation.as_ref()),
+        ),
         generation: shoot
             .as_ref()
             .and_then(|shoot| shoot.metadata.generation)
@@ -70,6 +78,14 @@ pub async fn observe(
     };
     let facts = Observed { request, facts: Facts::Garden(Box::new(facts)) };
     Ok(Observation { facts, objects: Objects::Garden(shoot.map(Box::new)) })
+}
+
+/// Whether the Seed that `spec.seedName` of the Shoot names is being deleted.
+fn is_seed_deleted(shoot: Option<&Shoot>, seeds: &[Option<&Value>]) -> bool {
+    let named = shoot.and_then(|shoot| shoot.spec.seed_name.as_deref()).unwrap_or_default();
+    let is_named = |seed: &&&Value| seed["metadata"]["name"] == named;
+    let seed = seeds.iter().flatten().find(is_named);
+    seed.is_some_and(|seed| !seed["metadata"]["deletionTimestamp"].is_null())
 }
 
 /// What the command of the operator says, from when the owner record names the destination: nothing is done to a source before.

@@ -46,6 +46,18 @@ pub fn read(found: Option<&LastOperation>, migration: &str) -> Operation {
     all.into_iter().find(is).unwrap_or(Operation::Other)
 }
 
+/// Whether a migration of Repot has written the last operation, whichever it was.
+#[must_use]
+pub fn is_by_repot(found: Option<&LastOperation>) -> bool {
+    let (before, after) = ROLLED_BACK;
+    let is_between =
+        |text: &str, before: &str, after: &str| text.starts_with(before) && text.ends_with(after);
+    found.is_some_and(|found| {
+        let text = found.description.as_str();
+        is_between(text, MOVES.0, MOVES.1) || is_between(text, before, after)
+    })
+}
+
 fn words(operation: Operation) -> Option<(&'static str, &'static str, i32)> {
     match operation {
         Operation::Other | Operation::Former => None,
@@ -55,8 +67,12 @@ fn words(operation: Operation) -> Option<(&'static str, &'static str, i32)> {
     }
 }
 
+/// Before and after the name of the migration.
+const MOVES: (&str, &str) = ("ControlPlaneMigration ", " moves the control plane.");
+
 fn description(migration: &str) -> String {
-    format!("ControlPlaneMigration {migration} moves the control plane.")
+    let (before, after) = MOVES;
+    format!("{before}{migration}{after}")
 }
 
 fn rolled_back(migration: &str) -> String {

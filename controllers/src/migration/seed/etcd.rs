@@ -26,6 +26,12 @@ use crate::{
 /// How long a quorum may take for its answer.
 const ANSWER: Duration = Duration::from_secs(3);
 
+async fn ask_agents(client: &Client, etcd: &Etcd, agents: &[String]) -> Result<()> {
+    let (_, access) = access::access(client, etcd).await?;
+    agents::check_owner(&access::agent_client(&access)?, agents).await;
+    Ok(())
+}
+
 /// The Etcds of a namespace and the Pods of their members.
 #[derive(Clone, Debug, Default)]
 pub struct Etcds {
@@ -113,15 +119,25 @@ impl Etcds {
         Ok(seen.ok().and_then(|seen| u64::try_from(seen.revision.0).ok()))
     }
 
-    /// Has the members of the main Etcd query the owner record at once. Nothing depends on it but time.
+    /// Has the members of the main Etcd query the owner record at once. Nothing depends on it but time, so nobody waits for them.
     ///
     /// # Errors
-    /// [`Error::Missing`]; [`Error::Access`] where the certificates of the Etcd cannot be used.
-    pub async fn check_owner(&self, client: &Client) -> Result<()> {
-        let main = self.need_main()?;
-        let (_, access) = access::access(client, main).await?;
-        let agents: Vec<String> = self.urls(main, self.pods_of(main), main.spec.agent_port()).collect();
-        agents::check_owner(&access::agent_client(&access)?, &agents).await;
+    /// [`Error::Missing`] where there is no main Etcd.
+    pub fn check_owner(&self, client: &Client) -> Result<()> {
+        let main = self.need_main()?.clone();
+        let agents: Vec<String> = self.urls(&main, self.pods_of(&main), main.spec.agent_port()).collect();
+        let client = client.clone();
+        tokio::spawn(async move {
+            let asked = timeout(ANSWER, ask_agents(&client, &main, &agents)).await;
+            if let Ok(Err(error)) = asked {
+                let etcd = main.name_any();
+                tracing::debug!(
+                    etcd,
+                    error = causes(&error),
+                    "agents are not asked to query the owner record"
+                );
+            }
+        });
         Ok(())
     }
 

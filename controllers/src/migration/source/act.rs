@@ -51,7 +51,7 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
         Effect::EnsureEtcd { volumes, owner, replicas, fence, .. } => {
             restore_etcd(pass, objects, volumes, owner, *replicas, fence).await
         }
-        Effect::CheckOwner => objects.etcds.check_owner(seed).await,
+        Effect::CheckOwner => objects.etcds.check_owner(seed),
         Effect::RequestDnsRecords { operation } => request(pass, objects, *operation).await,
         Effect::RequestExtensions { operation } => {
             let (seen, uid) = (objects.extensions.iter(), &pass.facts.request.uid);

@@ -38,6 +38,16 @@ fn rejects_a_highly_available_shoot_whose_spec_is_not_reconciled() {
     };
     accepts(&update(simple, moves), &mk_facts());
     accepts(&update(behind(json!(2)), moves), &dead("a", |_| ()));
+    let ignored = |shoot: &mut Value| {
+        behind(json!(2))(shoot);
+        shoot["metadata"]["annotations"]["shoot.gardener.cloud/ignore"] = json!("true");
+    };
+    rejects(&update(ignored, moves), &mk_facts(), &["ha-reconciled"]);
+    let ignored_for_repot = |shoot: &mut Value| {
+        ignored(shoot);
+        shoot["metadata"]["annotations"]["migration.gardener.cloud/ignored-for"] = json!("u1");
+    };
+    accepts(&update(ignored_for_repot, moves), &mk_facts());
 }
 
 #[test]

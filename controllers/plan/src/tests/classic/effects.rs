@@ -101,6 +101,7 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         // The last copy of a classic migration has all snapshots.
         Effect::CopyOlderSnapshots => {}
         Effect::EnsureFinalizer { present } => clusters.finalizer = *present,
+        Effect::EnsureIgnored { .. } if clusters.trouble.seed_deleted => {}
         Effect::EnsureIgnored { ignored } => clusters.gardenlet.set_ignored(*ignored),
         // Simulated members look often enough.
         Effect::CheckOwner => {}

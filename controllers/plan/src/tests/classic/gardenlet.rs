@@ -1,7 +1,7 @@
 //! A gardenlet beside the controllers of Repot. It reconciles each new generation of the Shoot, unless it honours the annotation that
 //! tells it not to.
 
-use super::clusters::Clusters;
+use super::{clusters::Clusters, zone::is_in};
 use crate::migration::observed::{FormerOperation, Ignored, Operation};
 
 /// What gardenlet and the migration say to each other through the Shoot.
@@ -24,7 +24,8 @@ impl Gardenlet {
         self.ignored = match (ignored, self.ignored) {
             (true, Ignored::ByOther) => Ignored::Kept,
             (true, Ignored::No) => Ignored::ByThis,
-            (false, Ignored::ByThis) => Ignored::No,
+            (true, Ignored::TakenAway) => Ignored::ByThis,
+            (false, Ignored::ByThis | Ignored::TakenAway) => Ignored::No,
             (false, Ignored::Kept) => Ignored::ByOther,
             (_, other) => other,
         };
@@ -36,6 +37,9 @@ impl Clusters {
         if self.trouble.defiant_gardenlet {
             self.gardenlet.observed_generation = self.gardenlet.generation;
         }
+        if self.gardenlet.ignored == Ignored::ByThis && is_in(self.trouble.ignore_removed, self.now) {
+            self.gardenlet.ignored = Ignored::TakenAway;
+        }
     }
 
     /// The last operation of the Shoot by its fields.
@@ -45,9 +49,15 @@ impl Clusters {
         Some(FormerOperation { kind: "Reconcile".to_owned(), state: state.to_owned() })
     }
 
-    /// Whether the annotation is there or not as before the migration.
+    /// What a person has requested of gardenlet, which takes it up after a while.
+    pub(super) fn requested_operation(&self) -> Option<String> {
+        let is_requested = self.now < self.trouble.requested_until;
+        is_requested.then(|| "rotate-credentials-start".to_owned())
+    }
+
+    /// Whether the annotation is there or not as before the migration. It stays where the seed is being deleted.
     pub(super) fn is_ignored_as_before(&self) -> bool {
         let before = if self.trouble.ignored_before { Ignored::ByOther } else { Ignored::No };
-        self.gardenlet.ignored == before
+        self.trouble.seed_deleted || self.gardenlet.ignored == before
     }
 }

@@ -13,7 +13,7 @@ use crate::{
         Side,
         observed::{
             DestinationFacts, EtcdFacts, Facts, GardenFacts, MigrationMode, MigrationRequest, Observed,
-            OwnerRecord, Quarantine, SourceFacts,
+            Operation, OwnerRecord, Quarantine, SourceFacts,
         },
     },
 };
@@ -67,6 +67,9 @@ fn garden(clusters: &Clusters) -> GardenFacts {
         status_seed: clusters.status_seed.clone(),
         operation: clusters.operation,
         last_operation: clusters.last_operation(),
+        is_operation_by_repot: clusters.operation != Operation::Other,
+        requested_operation: clusters.requested_operation(),
+        is_seed_deleted: clusters.trouble.seed_deleted,
         ignored: clusters.gardenlet.ignored,
         generation: clusters.gardenlet.generation,
         observed_generation: clusters.gardenlet.observed_generation,

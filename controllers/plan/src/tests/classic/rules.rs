@@ -45,7 +45,8 @@ pub(super) fn decision(
                 hold(is_moved && is_left, "removes the source too early")?;
             }
             Effect::EnsureOperation { operation: Operation::Migrating } => {
-                let is_defiant = clusters.trouble.defiant_gardenlet;
+                // Nobody can tell gardenlet anything about a Shoot whose seed is being deleted.
+                let is_defiant = clusters.trouble.defiant_gardenlet && !clusters.trouble.seed_deleted;
                 hold(!is_defiant, "migrates a Shoot that gardenlet reconciles")?;
             }
             Effect::RemoveDestination => hold(!is_committed, "removes a destination that clients may use")?,
@@ -146,7 +147,10 @@ fn is_as_before(sim: &Sim<Clusters>, side: Side) -> Result<(), String> {
     let (clusters, site) = (&sim.model, &sim.model.source);
     match side {
         Side::Garden => {
-            let is_back = clusters.spec_seed == clusters.from && clusters.operation == Operation::Former;
+            let record = sim.store.ledger(side).steps.get(&Step::MigrationRecorded).cloned();
+            let is_recorded = record.is_some_and(|record| record.started.is_some());
+            let wanted = if is_recorded { Operation::Former } else { Operation::Other };
+            let is_back = clusters.spec_seed == clusters.from && clusters.operation == wanted;
             hold(
                 is_back || sim.store.ledger(side).steps.is_empty(),
                 "rolled back, and the Shoot names the destination",

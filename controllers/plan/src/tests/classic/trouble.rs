@@ -35,6 +35,12 @@ pub(super) struct DrawnFaults {
     pub(super) defiant_gardenlet: bool,
     /// Somebody has set that annotation before.
     pub(super) ignored_before: bool,
+    /// When a person takes that annotation away.
+    pub(super) ignore_removed: Window,
+    /// The Seed of the source is being deleted, so annotations of the Shoot are refused.
+    pub(super) seed_deleted: bool,
+    /// Until when an operation is requested that gardenlet has not taken up.
+    pub(super) requested_until: u64,
     /// Until when an operation of gardenlet runs that has begun before.
     pub(super) reconciled_until: u64,
     /// What people do; the last is the first.
@@ -156,6 +162,9 @@ fn draw(dice: &mut Dice) -> DrawnFaults {
         early_controllers: dice.sometimes(20),
         defiant_gardenlet: dice.sometimes(3),
         ignored_before: dice.sometimes(10),
+        ignore_removed: dice.window(4),
+        seed_deleted: dice.sometimes(5),
+        requested_until: dice.until(5, 1_200),
         reconciled_until: dice.until(8, 1_200),
         ..DrawnFaults::default()
     };

@@ -56,6 +56,7 @@ pub async fn bench(env: &TestEnv, flags: &Flags, repot: &Path) -> Result<Report>
     for side in [Side::Repot, Side::WholeObjects] {
         let running = side.start(env, repot, &clusters).await?;
         clusters.until_states(size).await?;
+        running.until_written(size).await?;
         crate::say(start, "all ShootStates are there");
         let before = running.read(&mut clusters).await?;
         let time = Duration::from_secs(flags.seconds);

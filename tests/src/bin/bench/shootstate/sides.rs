@@ -4,14 +4,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use repot_tests::process::{Process, Spec};
+use repot_tests::wait::until;
 use repot_tests::{TestEnv, port};
 
-use super::clusters::{Clusters, SEED};
+use super::clusters::{Clusters, SEED, Size};
 use crate::proc;
 
 const DEADLINE: Duration = Duration::from_secs(60);
+/// How long a gigabyte may take to be rewritten.
+const WHOLE_DEADLINE: Duration = Duration::from_secs(1800);
 const GRACE: Duration = Duration::from_secs(20);
 
 /// Who keeps ShootStates up to date.
@@ -97,15 +100,7 @@ impl Side {
 impl Running {
     /// What it and the servers have used so far.
     pub async fn read(&self, clusters: &mut Clusters) -> Result<Reading> {
-        let sent = match &self.sent {
-            Sent::File(path) => fs::read_to_string(path)?.trim().parse()?,
-            Sent::Metrics(port) => {
-                let text = reqwest::get(format!("http://127.0.0.1:{port}/metrics")).await?.text().await?;
-                let value =
-                    text.lines().find_map(|line| line.strip_prefix("repot_shootstate_sent_bytes_total "));
-                value.context("no bytes are counted")?.trim().parse::<f64>()? as u64
-            }
-        };
+        let sent = self.sent().await?;
         let (own, server) = (self.process.pid(), clusters.repot.process().pid());
         let (garden, seed) =
             (clusters.garden.apiserver_process().pid(), clusters.seed.apiserver_process().pid());
@@ -120,6 +115,31 @@ impl Running {
             controller_mib: proc::memory(own)?.peak,
             server_mib: proc::memory(server)?.peak,
         })
+    }
+
+    /// Waits until this side has nothing to do with what is there: whole objects have been written once each. Repot has created what was
+    /// missing, and compares without writing.
+    pub async fn until_written(&self, size: Size) -> Result<()> {
+        let Sent::File(_) = &self.sent else { return Ok(()) };
+        let all = (size.shoots * size.extensions * size.bytes) as u64;
+        until("all ShootStates to be written once", WHOLE_DEADLINE, async || {
+            let sent = self.sent().await?;
+            ensure!(sent >= all, "{sent} of {all} bytes are sent");
+            Ok(())
+        })
+        .await
+    }
+
+    async fn sent(&self) -> Result<u64> {
+        match &self.sent {
+            Sent::File(path) => Ok(fs::read_to_string(path)?.trim().parse()?),
+            Sent::Metrics(port) => {
+                let text = reqwest::get(format!("http://127.0.0.1:{port}/metrics")).await?.text().await?;
+                let value =
+                    text.lines().find_map(|line| line.strip_prefix("repot_shootstate_sent_bytes_total "));
+                Ok(value.context("no bytes are counted")?.trim().parse::<f64>()? as u64)
+            }
+        }
     }
 
     /// Ends the process of this side.
