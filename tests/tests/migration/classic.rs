@@ -15,7 +15,7 @@ use super::world::{SEEDS, World, run, small};
 /// kube-apiserver alone needs half a minute to start then.
 const BESIDE_OTHERS: (Duration, Duration) = (Duration::from_secs(180), Duration::from_secs(10));
 /// The same in `make soak`, which runs one such test at a time.
-const ALONE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(4));
+const ALONE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(4));
 /// How long an etcd that a standby has filled may take to serve. A restore of 200 MiB takes minutes here.
 const LONGEST_START: Duration = Duration::from_secs(20);
 
@@ -26,6 +26,7 @@ fn control_plane_moves_and_its_nodes_stay() {
         let (before, traffic) = (world.workload().await?, Traffic::start(&world).await?);
         let prober = Prober::start(world.api()?);
         let migration = story::succeed(&world, "move", SEEDS).await?;
+        println!("{}", story::outage_steps(&migration));
         ensure_outage_is_as_measured(&migration, prober.outage())?;
         world.ensure_moved(&before, SEEDS).await?;
         traffic.ensure_served(&world).await?;

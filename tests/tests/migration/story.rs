@@ -216,6 +216,33 @@ pub fn duration(migration: &Value, (side, step): (&str, &str)) -> Result<Duratio
     Ok(Duration::try_from(time("completionTime")?.duration_since(time("startTime")?))?)
 }
 
+/// When the steps of the outage were started and reached, a line each, by the clocks of the sides.
+pub fn outage_steps(migration: &Value) -> String {
+    let sides = ["source", "destination"].into_iter();
+    let of = |side: &'static str| {
+        migration["status"][side]["steps"].as_array().into_iter().flatten().map(move |step| (side, step))
+    };
+    let time = |step: &Value, field: &str| {
+        step[field].as_str().unwrap_or_default().get(11..19).unwrap_or_default().to_owned()
+    };
+    let all: Vec<_> = sides.flat_map(of).collect();
+    let started = |name: &str| {
+        all.iter().find(|(_, step)| step["name"] == name).map(|(_, step)| time(step, "startTime"))
+    };
+    let (from, to) =
+        (started("SourceApiStopped").unwrap_or_default(), started("ApiDnsSwitched").unwrap_or_default());
+    let mut lines: Vec<String> = all
+        .iter()
+        .filter(|(_, step)| (from.clone()..=to.clone()).contains(&time(step, "startTime")))
+        .map(|(side, step)| {
+            let name = step["name"].as_str().unwrap_or_default();
+            format!("{} {} {side} {name}", time(step, "startTime"), time(step, "completionTime"))
+        })
+        .collect();
+    lines.sort();
+    lines.join("\n")
+}
+
 /// The Shoot in the garden.
 pub async fn shoot(world: &World) -> Result<Value> {
     let shoot = world.name();

@@ -208,10 +208,10 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
         ..Row::new(Side::Destination, Step::OwnerRecordTaken, to::is_owner)
     },
     Row {
-        // As early as nothing but members of both sides is waited for: they need seconds before they ask for the etcd. Not earlier: they
-        // ask for it less and less often, and end after some 20 s. Without a standby it takes longer.
-        after: &[Step::OwnerRecordDeleted],
-        does: "kube-apiservers of the destination start while the etcd is handed over, and wait for it.",
+        // Not earlier: they ask for the etcd less and less often, and end 20 s after they have first asked. A large etcd needs as long for
+        // its final delta and its hand-over, and without a standby it takes longer.
+        after: &[Step::FinalSnapshotTaken],
+        does: "kube-apiservers of the destination start while its standby takes over, and wait for the etcd.",
         guard: standby::has_followed,
         on_failure: OnFailure::Skip,
         advice: "the migration goes on: they are started when the etcd serves",
