@@ -208,11 +208,11 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
         ..Row::new(Side::Destination, Step::OwnerRecordTaken, to::is_owner)
     },
     Row {
-        // Not earlier: they ask for the etcd less and less often, and end 20 s after they have first asked. A large etcd needs as long for
-        // its final delta and its hand-over, and without a standby it takes longer.
-        after: &[Step::FinalSnapshotTaken],
-        does: "kube-apiservers of the destination start while its standby takes over, and wait for the etcd.",
-        guard: standby::has_followed,
+        // They need seconds before they ask for the etcd, and end 20 s after they have first asked. A large etcd needs as long for its
+        // final delta and its hand-over, and without a standby it takes longer.
+        after: &[Step::OwnerRecordDeleted],
+        does: "kube-apiservers of the destination start while an etcd of at most 32 MiB is handed over to a standby, and wait for it.",
+        guard: standby::is_handed_over_soon,
         on_failure: OnFailure::Skip,
         advice: "the migration goes on: they are started when the etcd serves",
         effects: to::serve_api,

@@ -20,6 +20,11 @@ pub(crate) fn has_followed(context: &Context) -> bool {
     context.is_reached(Step::StandbyFollows)
 }
 
+/// Whether kube-apiservers may be started before the etcd: they end 20 s after they have first asked for one that does not answer.
+pub(crate) fn is_handed_over_soon(context: &Context) -> bool {
+    has_followed(context) && context.at_destination().is_none_or(|facts| facts.is_etcd_small)
+}
+
 /// Volumes of its own, so that an ordinary restore can begin on others.
 pub(crate) fn note(context: &Context, notes: &mut Notes) {
     notes.volumes.get_or_insert_with(|| format!("{}-standby", context.observed.request.uid));
