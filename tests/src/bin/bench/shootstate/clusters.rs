@@ -75,6 +75,7 @@ impl Clusters {
         let flags = [
             format!("--storage=embedded:{}", env.make_dir("store")?.display()),
             format!("--encryption-provider-config={}", keys.display()),
+            "--shootstate-group=migration.gardener.cloud".to_owned(),
         ];
         let served = [("migration.gardener.cloud", "v1alpha1")];
         let repot = Repot::behind(env, &garden, &served, flags).await?;
