@@ -54,6 +54,8 @@ fn a_full_snapshot_is_taken_on_request_and_listed() {
         ensure!(verified.succeeded(), "{verified:?}");
         assert_eq!(agent.get("/snapshot/full?final=perhaps").await?.status, 400);
         assert_eq!(agent.get("/nothing").await?.status, 404);
+        let refused = agent.post("/owner/check").await?;
+        assert!(refused.status == 404 && refused.to_string().contains("no owner check"), "{refused}");
         Ok(())
     });
 }
@@ -68,9 +70,15 @@ fn with_certificates_only_probes_are_answered_to_everybody() {
         for path in ["/healthz", "/readyz"] {
             assert_eq!(agent.get_as_nobody(path).await?.status, 200, "{path}");
         }
-        for path in
-            ["/status", "/metrics", "/snapshot/full", "/snapshot/delta", "/snapshot/latest", "/nothing"]
-        {
+        for path in [
+            "/status",
+            "/metrics",
+            "/snapshot/full",
+            "/snapshot/delta",
+            "/snapshot/latest",
+            "/owner/check",
+            "/nothing",
+        ] {
             let answer = agent.get_as_nobody(path).await?;
             assert_eq!(answer.status, 401, "{answer}");
         }

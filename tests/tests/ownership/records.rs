@@ -1,5 +1,7 @@
 //! The record names somebody else, nobody, or now this and now that.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use repot_tests::run;
 use serde_json::json;
@@ -32,6 +34,23 @@ fn the_new_owner_goes_on_from_the_final_snapshot_and_the_old_one_never_again() {
         let owner = stays_down(&mut old, "FinalSnapshotTaken").await?;
         assert!(owner["message"].to_string().contains("newest backup of the last owner"), "{owner}");
         never_both(&old_writer, &new_writer)
+    });
+}
+
+/// Whoever changes the record need not wait for the end of the interval.
+#[test]
+fn an_agent_that_is_asked_to_checks_the_record_at_once() {
+    run(async |env| {
+        let mut world = OwnershipFixture::new(env, 1).await?;
+        world.old.config["owner"]["interval"] = json!("120s");
+        let mut old = world.old.start_all(env).await?.remove(0);
+        Writer::start(client_url(&world.old, 0), OLD).goes_on().await?;
+        let begun = world.hand_over(&[NEW]).await?;
+        old.post("/owner/check").await?.ok()?;
+        stays_down(&mut old, "NotOwner").await?;
+        ensure!(begun.elapsed() < Duration::from_secs(60), "it took {:?}", begun.elapsed());
+        assert_eq!(world.finals().await?.len(), 1);
+        Ok(())
     });
 }
 

@@ -5,7 +5,7 @@ use super::{
     effect::Effect,
     ignored,
     notes::Notes,
-    observed::{FormerOperation, GardenFacts, Operation, Quarantine},
+    observed::{FormerOperation, GardenFacts, MigrationMode, Operation, Quarantine},
     step::Step,
 };
 use crate::ledger::Check;
@@ -122,24 +122,33 @@ pub(crate) fn is_ignored(context: &Context) -> Check {
         None if !context.observed.request.finalizer => {
             Check::waiting("SettingFinalizer", "the finalizer is being set on the ControlPlaneMigration")
         }
+        None if facts.is_seed_deleted => {
+            Check::Met("the Seed is being deleted, so Gardener takes no annotation of the Shoot".to_owned())
+        }
         None if facts.ignored.is_in_force() => {
             Check::Met("shoot.gardener.cloud/ignore is set on the Shoot".to_owned())
         }
-        None if facts.requested_operation.is_some() => {
-            let operation = facts.requested_operation.as_deref().unwrap_or_default();
-            let message =
-                format!("gardenlet has not taken up the operation {operation} that somebody has requested");
-            Check::waiting("OperationRequested", message)
-        }
-        None => Check::waiting("SettingIgnore", "shoot.gardener.cloud/ignore is being set on the Shoot"),
+        None => match operation_before(context, facts) {
+            Some(operation) => Check::waiting(
+                "OperationRequested",
+                format!("gardenlet has not taken up the operation {operation} that somebody has requested"),
+            ),
+            None => Check::waiting("SettingIgnore", "shoot.gardener.cloud/ignore is being set on the Shoot"),
+        },
     })
+}
+
+/// What somebody has requested of gardenlet and gardenlet does first. Nobody waits for the gardenlet of a dead seed.
+fn operation_before<'a>(context: &Context, facts: &'a GardenFacts) -> Option<&'a str> {
+    let waits = context.observed.request.mode == MigrationMode::Classic;
+    facts.requested_operation.as_deref().filter(|_| waits)
 }
 
 pub(crate) fn ignore(context: &Context) -> Vec<Effect> {
     if !context.observed.request.finalizer {
         return vec![Effect::EnsureFinalizer { present: true }];
     }
-    let is_free = context.at_garden().is_some_and(|facts| facts.requested_operation.is_none());
+    let is_free = context.at_garden().is_some_and(|facts| operation_before(context, facts).is_none());
     is_free.then_some(Effect::EnsureIgnored { ignored: true }).into_iter().collect()
 }
 

@@ -15,7 +15,7 @@ pub(crate) const SHOOT_IGNORED: Row<MigrationFlow> = Row {
     guard: ignored::is_asked_for,
     does: "The finalizer is on the ControlPlaneMigration. The Shoot has `shoot.gardener.cloud/ignore`, and a new generation.",
     timeout: A_DAY,
-    advice: "wait for the other migration of this Shoot, or abort it",
+    advice: "wait for what is named, or abort this migration",
     on_start: garden::note_begin,
     effects: garden::ignore,
     ..Row::new(Side::Garden, Step::ShootIgnored, garden::is_ignored)

@@ -60,13 +60,14 @@ pub(super) fn source_secret(ledger: &Ledger) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use repot_apimachinery::time::Time;
     use repot_plan::ledger::Record;
     use serde_json::json;
 
     use super::*;
 
     fn ledger(phase: Phase, open: &[Step]) -> Ledger {
-        let record = || Record { state: State::Running, ..Record::pending() };
+        let record = || Record { state: State::Running, started: Some(Time(1)), ..Record::pending() };
         let mut ledger =
             Ledger { phase, steps: open.iter().map(|step| (*step, record())).collect(), ..Ledger::default() };
         ledger.notes.volumes = Some("u2-standby".to_owned());

@@ -12,8 +12,8 @@ use repot_plan::{
     migration::{
         Side, Step,
         observed::{
-            DestinationFacts, ExtensionOperation, Extensions, Facts, MigrationMode, MigrationRequest,
-            Observed, OwnerRecord,
+            DestinationFacts, ExtensionOperation, Facts, MigrationMode, MigrationRequest, Observed,
+            OwnerRecord,
         },
     },
     status::from_status,
@@ -84,7 +84,7 @@ async fn objects(
         ControlPlane::read(seed, &namespace),
         Etcds::read(seed, &namespace),
         read::list::<DNSRecord>(seed, &namespace, ""),
-        extensions_of(seed, &namespace, ledger, &request.uid),
+        extensions::read_if(asked::extensions(ledger), seed, &namespace, &request.uid),
         copies::jobs(seed, &namespace),
         prepare::api_address(seed, &namespace, API_SERVER),
     )?;
@@ -129,20 +129,6 @@ async fn state(
     }
 }
 
-/// Extension resources; none where no row decides on them.
-async fn extensions_of(
-    seed: &Client,
-    namespace: &str,
-    ledger: &Ledger,
-    migration: &str,
-) -> Result<Vec<extensions::Seen>> {
-    if asked::extensions(ledger) {
-        extensions::read(seed, namespace, migration).await
-    } else {
-        Ok(Vec::new())
-    }
-}
-
 async fn facts(
     context: &Context,
     migration: &ControlPlaneMigration,
@@ -151,6 +137,7 @@ async fn facts(
     ledger: &Ledger,
 ) -> Result<DestinationFacts> {
     let seed = context.own_client();
+    let (asked, restore) = (asked::extensions(ledger), ExtensionOperation::Restore);
     let source = from_status(migration.plans(), &record::part(migration, Side::Source)).unwrap_or_default();
     let snapshots = stored::snapshots(context, objects, ledger, source.notes.final_snapshot.as_ref()).await;
     let (stale_leases, unhealthy_nodes) = nodes(context, (request.mode, &source), objects, ledger).await;
@@ -176,9 +163,9 @@ async fn facts(
         api_dns_here: is_switched(objects, ledger).await,
         api_dns_written: api_record::written(&objects.api_records),
         api_ttl: api_record::ttl(&objects.api_records).0,
-        infrastructure: restored(ledger, objects.of_kind("Infrastructure")),
-        extensions: restored(ledger, objects.others()),
-        workers: restored(ledger, objects.of_kind("Worker")),
+        infrastructure: extensions::facts_if(asked, objects.of_kind("Infrastructure"), restore),
+        extensions: extensions::facts_if(asked, objects.others(), restore),
+        workers: extensions::facts_if(asked, objects.of_kind("Worker"), restore),
         machine_differences: machine_differences(seed, objects, ledger, request.mode).await,
         stale_leases,
         controllers: objects.plane.other_controllers(),
@@ -190,14 +177,6 @@ async fn facts(
             false => vec!["objects that were not listed yet".to_owned()],
         },
     })
-}
-
-/// How far extension resources are with their restore. Where they were not read, nothing was requested of them.
-fn restored<'a>(ledger: &Ledger, seen: impl Iterator<Item = &'a extensions::Seen>) -> Extensions {
-    match asked::extensions(ledger) {
-        true => extensions::facts(seen, ExtensionOperation::Restore),
-        false => Extensions { requested: None, pending: vec!["resources that were not read yet".to_owned()] },
-    }
 }
 
 /// Whether a member of this Etcd can follow the source: it needs a store, and an owner check with an epoch to take over by.

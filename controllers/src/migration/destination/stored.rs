@@ -54,7 +54,8 @@ pub async fn source_newest(context: &Context, objects: &Objects, ledger: &Ledger
 /// Bytes of snapshots of an etcd that is handed over within seconds.
 const SMALL: u64 = 32 << 20;
 
-/// Whether the copied snapshots are those of a small etcd. Asked once, when the API servers of the source are told to stop.
+/// Whether the copied snapshots are those of a small etcd. Asked from when the API servers of the source are told to stop until those of
+/// the destination are started, or not.
 pub async fn is_small(context: &Context, objects: &Objects, ledger: &Ledger, source: &Ledger) -> bool {
     let is_asked =
         source.is_started(Step::SourceApiStopped) && ledger.state(Step::ApiStarted) == State::Pending;

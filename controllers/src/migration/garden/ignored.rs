@@ -37,15 +37,21 @@ pub fn read(shoot: &Shoot, migration: &str, others: &[String]) -> Ignored {
 pub fn annotations(shoot: &Shoot, migration: &str, others: &[String], ignored: bool) -> Option<Value> {
     let is_failed = shoot.status.last_operation.as_ref().is_some_and(|last| last.state == "Failed");
     let operation = if is_failed { OPERATION_RETRY } else { OPERATION_RECONCILE };
-    match (read(shoot, migration, others), ignored) {
-        (Ignored::ByThis | Ignored::Kept, true) | (Ignored::No | Ignored::ByOther, false) => None,
+    // One that a person has requested stays; gardenlet takes it up with the next generation that it sees.
+    let wakes = requested_operation(shoot).is_none();
+    let mut written = match (read(shoot, migration, others), ignored) {
+        (Ignored::ByThis | Ignored::Kept, true) | (Ignored::No | Ignored::ByOther, false) => return None,
         (found, true) => {
             let kept = if found == Ignored::ByOther { KEPT } else { "" };
-            Some(json!({IGNORE: "true", IGNORED_FOR: format!("{migration}{kept}"), OPERATION: operation}))
+            json!({IGNORE: "true", IGNORED_FOR: format!("{migration}{kept}"), OPERATION: operation})
         }
-        (Ignored::ByThis, false) => Some(json!({IGNORE: null, IGNORED_FOR: null, OPERATION: operation})),
-        (Ignored::Kept | Ignored::TakenAway, false) => Some(json!({IGNORED_FOR: null})),
+        (Ignored::ByThis, false) => json!({IGNORE: null, IGNORED_FOR: null, OPERATION: operation}),
+        (Ignored::Kept | Ignored::TakenAway, false) => json!({IGNORED_FOR: null}),
+    };
+    if let Some(written) = written.as_object_mut().filter(|_| !wakes) {
+        written.remove(OPERATION);
     }
+    Some(written)
 }
 
 /// An operation that is requested of gardenlet, other than those that this module requests.
@@ -123,5 +129,8 @@ mod tests {
         let requested = |operation: &str| requested_operation(&shoot(json!({OPERATION: operation})));
         assert_eq!(requested("rotate-credentials-start").as_deref(), Some("rotate-credentials-start"));
         assert_eq!((requested("reconcile"), requested_operation(&shoot(json!({})))), (None, None));
+        let rotates = shoot(json!({OPERATION: "rotate-credentials-start"}));
+        let set = annotations(&rotates, "u2", &[], true);
+        assert_eq!(set, Some(json!({IGNORE: "true", IGNORED_FOR: "u2"})), "it is not overwritten");
     }
 }

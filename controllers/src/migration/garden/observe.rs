@@ -61,7 +61,10 @@ pub async fn observe(
             .map(|shoot| ignored::read(shoot, &request.uid, &siblings::uids(&others)))
             .unwrap_or_default(),
         requested_operation: shoot.as_ref().and_then(ignored::requested_operation),
-        is_seed_deleted: is_seed_deleted(shoot.as_ref(), &[source.as_ref(), destination.as_ref()]),
+        is_seed_deleted: is_seed_deleted(
+            shoot.as_ref(),
+            [(&spec.source_seed, source.as_ref()), (&spec.destination_seed, destination.as_ref())],
+        ),
         is_operation_by_repot: operation::is_by_repot(
             status.and_then(|status| status.last_operation.as_ref()),
         ),
@@ -80,12 +83,12 @@ pub async fn observe(
     Ok(Observation { facts, objects: Objects::Garden(shoot.map(Box::new)) })
 }
 
-/// Whether the Seed that `spec.seedName` of the Shoot names is being deleted.
-fn is_seed_deleted(shoot: Option<&Shoot>, seeds: &[Option<&Value>]) -> bool {
-    let named = shoot.and_then(|shoot| shoot.spec.seed_name.as_deref()).unwrap_or_default();
-    let is_named = |seed: &&&Value| seed["metadata"]["name"] == named;
-    let seed = seeds.iter().flatten().find(is_named);
-    seed.is_some_and(|seed| !seed["metadata"]["deletionTimestamp"].is_null())
+/// Whether the Seed that `spec.seedName` of the Shoot names is being deleted, or gone: Gardener refuses annotations of the Shoot then. Of
+/// another Seed than those of the migration nothing is known.
+fn is_seed_deleted(shoot: Option<&Shoot>, seeds: [(&String, Option<&Value>); 2]) -> bool {
+    let named = shoot.and_then(|shoot| shoot.spec.seed_name.as_ref());
+    let seed = seeds.into_iter().find(|(name, _)| Some(*name) == named);
+    seed.is_some_and(|(_, seed)| seed.is_none_or(|seed| !seed["metadata"]["deletionTimestamp"].is_null()))
 }
 
 /// What the command of the operator says, from when the owner record names the destination: nothing is done to a source before.

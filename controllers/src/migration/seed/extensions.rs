@@ -70,6 +70,14 @@ pub async fn read(client: &Client, namespace: &str, migration: &str) -> Result<V
     Ok([a, b, c, d, e, f, g].concat())
 }
 
+/// The same where it is asked for; none otherwise.
+///
+/// # Errors
+/// [`Error::Read`].
+pub async fn read_if(is_asked: bool, client: &Client, namespace: &str, migration: &str) -> Result<Vec<Seen>> {
+    if is_asked { read(client, namespace, migration).await } else { Ok(Vec::new()) }
+}
+
 async fn of_kind<K: ExtensionObject>(client: &Client, namespace: &str, migration: &str) -> Result<Vec<Seen>> {
     let all = K::api(client.clone(), Some(namespace));
     let what = format!("{}s of {namespace}", K::kind(&()));
@@ -139,6 +147,18 @@ fn pending<K: ExtensionObject>(object: &K, operation: ExtensionOperation) -> Opt
         Ok(Progress::Waiting(waiting)) => Some(format!("{waiting:?}")),
         Ok(Progress::Failed { description, .. }) => Some(description),
         Err(error) => Some(error.to_string()),
+    }
+}
+
+/// These resources as the plan sees them. Where they were not read, nothing was requested of them.
+pub fn facts_if<'a>(
+    is_asked: bool,
+    seen: impl Iterator<Item = &'a Seen>,
+    operation: ExtensionOperation,
+) -> Extensions {
+    match is_asked {
+        true => facts(seen, operation),
+        false => Extensions { requested: None, pending: vec!["resources that were not read yet".to_owned()] },
     }
 }
 

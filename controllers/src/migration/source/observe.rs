@@ -10,8 +10,8 @@ use repot_plan::{
     migration::{
         Side, Step,
         observed::{
-            ExtensionOperation, Extensions, Facts, FinalSnapshot, MigrationMode, MigrationRequest, Observed,
-            OwnerRecord, SourceFacts,
+            ExtensionOperation, Facts, FinalSnapshot, MigrationMode, MigrationRequest, Observed, OwnerRecord,
+            SourceFacts,
         },
     },
     status::from_status,
@@ -72,7 +72,11 @@ pub async fn observe(
         api_ttl,
         api_ttl_fence,
         dns_records: extensions::facts(objects.records.iter(), operation),
-        extensions: migrated(&objects, ledger),
+        extensions: extensions::facts_if(
+            asks_for_extensions(ledger),
+            objects.extensions.iter(),
+            ExtensionOperation::Migrate,
+        ),
         left: match ledger.state(Step::SourceRemoved) {
             State::Running => remove::left(seed, &objects.namespace).await?,
             State::Pending | State::Succeeded | State::Failed | State::Skipped | State::RolledBack => {
@@ -90,27 +94,6 @@ fn asks_for_extensions(ledger: &Ledger) -> bool {
     ledger.phase != Phase::Running || ledger.is_started(Step::ExtensionsMigrated)
 }
 
-/// Extension resources; none where no row decides on them.
-async fn extensions_of(
-    seed: &Client,
-    namespace: &str,
-    ledger: &Ledger,
-    migration: &str,
-) -> Result<Vec<extensions::Seen>> {
-    match asks_for_extensions(ledger) {
-        true => extensions::read(seed, namespace, migration).await,
-        false => Ok(Vec::new()),
-    }
-}
-
-/// How far extension resources are with their migrate. Where they were not read, nothing was requested of them.
-fn migrated(objects: &Objects, ledger: &Ledger) -> Extensions {
-    match asks_for_extensions(ledger) {
-        true => extensions::facts(objects.extensions.iter(), ExtensionOperation::Migrate),
-        false => Extensions { requested: None, pending: vec!["resources that were not read yet".to_owned()] },
-    }
-}
-
 async fn objects(
     seed: &Client,
     migration: &ControlPlaneMigration,
@@ -124,7 +107,7 @@ async fn objects(
         ControlPlane::read(seed, &namespace),
         Etcds::read(seed, &namespace),
         read::list::<DNSRecord>(seed, &namespace, ""),
-        extensions_of(seed, &namespace, ledger, &request.uid),
+        extensions::read_if(asks_for_extensions(ledger), seed, &namespace, &request.uid),
     )?;
     let owner = etcds.main().and_then(|etcd| OwnerRecordOf::new(etcd).ok());
     // A forced migration deletes no owner record: it names the destination. Its DNSRecord here goes like all others.

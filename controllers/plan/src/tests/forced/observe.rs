@@ -54,7 +54,8 @@ pub(super) fn observe(world: &mut World, side: Side) -> Observed {
             operation: world.operation,
             last_operation: None,
             is_operation_by_repot: false,
-            requested_operation: None,
+            // gardenlet of a dead seed takes nothing up.
+            requested_operation: Some("rotate-credentials-start".to_owned()),
             is_seed_deleted: false,
             ignored: world.ignored,
             generation: 1,
