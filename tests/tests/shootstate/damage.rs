@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::etcd_values::Values;
 use super::world::{Watch, World, collection, large, path, small};
 
-const DEADLINE: std::time::Duration = std::time::Duration::from_secs(60);
+/// kube-apiserver looks for the resources of a server that it has not reached every minute.
+const DISCOVERY_DEADLINE: std::time::Duration = std::time::Duration::from_secs(150);
 
 /// The chunks of one object, by size.
 async fn chunks(values: &Values, uid: &str) -> Result<Vec<(String, Vec<u8>)>> {
@@ -109,8 +110,9 @@ fn a_damaged_record_is_told_and_harms_no_other_object() {
         // Damage is proved by a key that opens other objects. A server that has only written has opened none: what it cannot open may
         // also be under another secret of the same name, which is no damage.
         world.repot().restart().await?;
-        until("the server to open an object", DEADLINE, async || {
-            world.api.get(&path("whole")).await?.ok().map(drop)
+        // kube-apiserver may have looked for the resources of the server while it was down, and looks again later.
+        until("kubectl to read an object", DISCOVERY_DEADLINE, async || {
+            world.kubectl.run(["get", "shootstate", "whole", "-n", "default"]).await?.text().map(drop)
         })
         .await?;
         let values = Values::new(world.etcd.as_mut().context("etcd")?)?;
