@@ -193,3 +193,19 @@ fn the_configuration_can_be_read_by_agents() {
         assert_eq!(read, render::config(&etcd, &layout_of(&etcd, 3)));
     }
 }
+
+/// kube-apiserver connects to the gateway of a standby before any member is ready.
+#[test]
+fn clients_reach_the_gateway_of_a_standby_until_it_has_founded_the_etcd() {
+    let is_published = |etcd: &Etcd, standby: bool, founded: bool| {
+        let layout = Layout { standby, ..mk_layout(1, founded) };
+        let all = render::surroundings(etcd, &layout);
+        let name = "main-client";
+        let service = all.iter().find(|one| one.object["metadata"]["name"] == name).expect("a Service");
+        service.object["spec"]["publishNotReadyAddresses"] == true
+    };
+    assert!(is_published(&full(), true, false));
+    assert!(!is_published(&full(), true, true), "founded");
+    assert!(!is_published(&full(), false, false), "no standby");
+    assert!(!is_published(&plain(), true, false), "without a gateway nothing takes connections");
+}

@@ -156,7 +156,18 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
         ..Row::new(Side::Source, Step::DnsRecordsMigrated, from::are_dns_records_migrated)
     },
     Row {
-        after: &[Step::FinalStateSynced, Step::DnsRecordsMigrated],
+        // kube-apiserver needs seconds of CPU before it asks for the etcd, so that is done before the outage. The gateway of the standby
+        // keeps its calls waiting, and the hand-over is shorter than it waits: without an etcd it exits after half a minute.
+        after: &[Step::SourceControllersStopped],
+        does: "kube-apiservers of the destination have started for 10 s, and wait at the gateway of the standby.",
+        guard: standby::lets_api_start,
+        on_failure: OnFailure::Skip,
+        advice: "the migration goes on: they are started when the etcd serves",
+        effects: to::serve_api,
+        ..Row::new(Side::Destination, Step::ApiStarted, to::is_api_started)
+    },
+    Row {
+        after: &[Step::FinalStateSynced, Step::DnsRecordsMigrated, Step::ApiStarted],
         does: "No kube-apiserver runs, by its Pods. The outage begins.",
         proof: Proof::HeldUntil(Step::MoveCommitted),
         advice: "see why kube-apiservers do not end, and whether somebody else scales their Deployment",
@@ -208,17 +219,6 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
         ..Row::new(Side::Destination, Step::OwnerRecordTaken, to::is_owner)
     },
     Row {
-        // They need seconds before they ask for the etcd, and end 20 s after they have first asked. A large etcd needs as long for its
-        // final delta and its hand-over, and without a standby it takes longer.
-        after: &[Step::OwnerRecordDeleted],
-        does: "kube-apiservers of the destination start while an etcd of at most 32 MiB is handed over to a standby, and wait for it.",
-        guard: standby::is_handed_over_soon,
-        on_failure: OnFailure::Skip,
-        advice: "the migration goes on: they are started when the etcd serves",
-        effects: to::serve_api,
-        ..Row::new(Side::Destination, Step::ApiStarted, to::is_api_started)
-    },
-    Row {
         // Not after the end of the source's members: the final snapshot names the epoch that it ends, and members store it only when
         // none of them serves clients and none can again from its volumes.
         after: &[Step::FinalSnapshotCopied, Step::OwnerRecordTaken],
@@ -258,7 +258,7 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
         proof: Proof::HeldUntil(Step::SourceRemoved),
         does: "All members of the etcd are ready, as many as at the source. The Etcd of a hibernated Shoot is as it was written.",
         advice: "see in the status of the Etcd which member is not ready, and why",
-        effects: standby::serve_etcd,
+        effects: standby::complete_etcd,
         ..day_long(Side::Destination, Step::EtcdComplete, standby::is_complete)
     },
     Row { after: &[Step::MoveCommitted], ..shared::EXTENSIONS_MIGRATED },

@@ -1,5 +1,7 @@
 //! Rows of the destination: it is prepared, takes ownership, serves, and restores what the source exported.
 
+use std::time::Duration;
+
 use super::{
     context::{Context, destination, none_left},
     effect::Effect,
@@ -116,13 +118,19 @@ pub(crate) fn take_ownership(context: &Context) -> Vec<Effect> {
     own_id(context).into_iter().map(|owner| Effect::EnsureOwner { owner }).collect()
 }
 
+/// What kube-apiserver needs until it asks for the etcd. It waits for half a minute then, and the hand-over takes a part of that.
+const API_START: Duration = Duration::from_secs(10);
+
 pub(crate) fn is_api_started(context: &Context) -> Check {
+    let has_time = context.since_start(Step::ApiStarted).unwrap_or_default() >= API_START;
     destination(context, |facts| {
         let is_ours = facts.api.fence == context.forward_fence();
-        if is_ours && facts.api.pods > 0 {
-            Check::Met(format!("{} kube-apiservers run", facts.api.pods))
-        } else {
-            Check::waiting("ApiServersStarting", "no kube-apiserver runs")
+        match facts.api.pods {
+            pods if is_ours && pods > 0 && has_time => Check::Met(format!("{pods} kube-apiservers run")),
+            pods if is_ours && pods > 0 => {
+                Check::waiting("ApiServersStarting", "kube-apiservers are starting")
+            }
+            _ => Check::waiting("ApiServersStarting", "no kube-apiserver runs"),
         }
     })
 }

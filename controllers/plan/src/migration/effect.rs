@@ -110,7 +110,7 @@ pub enum Effect {
         from: FinalSnapshot,
         /// The owner ID that members check.
         owner: OwnerId,
-        /// Replicas; zero makes no members.
+        /// Replicas, at least; zero makes no members. An etcd of these volumes, owner and fence that has more keeps them.
         replicas: u32,
         /// Which table of which migration asks.
         fence: String,

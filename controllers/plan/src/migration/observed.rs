@@ -267,8 +267,8 @@ pub struct DestinationFacts {
     pub unresolved: Vec<String>,
     /// Revision up to which snapshots are copied and verified; `None` where none is.
     pub copied: Option<u64>,
-    /// Whether the copied snapshots are so small that the etcd is handed over within seconds; `false` where that was not asked.
-    pub is_etcd_small: bool,
+    /// Whether members have gateways, which take connections of clients before the etcd serves.
+    pub has_gateways: bool,
     /// Whether snapshots that the etcd did not begin with are copied and verified as well.
     pub older_copied: bool,
     /// The newest snapshot in the bucket of the source; `None` where it was not asked for, or is not known.

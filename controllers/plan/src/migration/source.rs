@@ -98,6 +98,7 @@ pub(crate) fn has_former_ttl_expired(context: &Context) -> Check {
 
 pub(crate) fn note_controllers(context: &Context, notes: &mut Notes) {
     notes.changed = true;
+    note_api(context, notes);
     if let Some(facts) = context.at_source() {
         notes.controllers.get_or_insert_with(|| facts.controllers.wanted.clone());
         notes.etcd_replicas.get_or_insert(facts.etcd.members);

@@ -20,9 +20,9 @@ pub(crate) fn has_followed(context: &Context) -> bool {
     context.is_reached(Step::StandbyFollows)
 }
 
-/// Whether kube-apiservers may be started before the etcd: they end 20 s after they have first asked for one that does not answer.
-pub(crate) fn is_handed_over_soon(context: &Context) -> bool {
-    has_followed(context) && context.at_destination().is_none_or(|facts| facts.is_etcd_small)
+/// Whether kube-apiservers may be started before the etcd: where nothing takes their connections, they exit after 20 s.
+pub(crate) fn lets_api_start(context: &Context) -> bool {
+    has_followed(context) && context.at_destination().is_none_or(|facts| facts.has_gateways)
 }
 
 /// Volumes of its own, so that an ordinary restore can begin on others.
@@ -50,7 +50,7 @@ pub(crate) fn ensure(context: &Context) -> Vec<Effect> {
     };
     let owner =
         OwnerId { seed: context.observed.request.destination_identity.clone(), epoch: owner.epoch + 1 };
-    let replicas = facts.etcd.members;
+    let replicas = facts.etcd.members.min(1);
     vec![Effect::EnsureStandby { volumes, owner, replicas, fence: context.forward_fence() }]
 }
 
@@ -132,15 +132,24 @@ pub(crate) fn is_complete(context: &Context) -> Check {
     })
 }
 
-/// A member that has followed takes over by itself as soon as it has read that it is the owner.
+/// A member that has followed takes over by itself as soon as it has read that it is the owner. It stays the only one until a
+/// kube-apiserver serves: those that join read all data from it, and would do so in the outage.
 pub(crate) fn take_over(context: &Context) -> Vec<Effect> {
-    let mut effects = serve_etcd(context);
-    effects.extend(has_followed(context).then_some(Effect::CheckOwner));
+    let wanted = context.replica_notes().and_then(|notes| notes.etcd_replicas);
+    if !has_followed(context) {
+        return ensure_etcd(context, wanted);
+    }
+    let mut effects = ensure_etcd(context, wanted.map(|members| members.min(1)));
+    effects.push(Effect::CheckOwner);
     effects
 }
 
-pub(crate) fn serve_etcd(context: &Context) -> Vec<Effect> {
-    let (notes, replicas) = (context.notes, context.replica_notes().and_then(|notes| notes.etcd_replicas));
+pub(crate) fn complete_etcd(context: &Context) -> Vec<Effect> {
+    ensure_etcd(context, context.replica_notes().and_then(|notes| notes.etcd_replicas))
+}
+
+fn ensure_etcd(context: &Context, replicas: Option<u32>) -> Vec<Effect> {
+    let notes = context.notes;
     let (Some(volumes), Some(from), Some(owner), Some(replicas)) =
         (notes.volumes.clone(), notes.final_snapshot.clone(), own_id(context), replicas)
     else {

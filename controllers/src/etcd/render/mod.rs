@@ -91,7 +91,7 @@ pub fn surroundings(etcd: &Etcd, layout: &Layout) -> Vec<Rendered> {
         service_account(etcd),
         of(Kind::DisruptionBudget, services::disruption_budget(etcd, layout)),
         of(Kind::Service, services::peer(etcd)),
-        of(Kind::Service, services::client(etcd)),
+        of(Kind::Service, services::client(etcd, layout)),
         of(Kind::ConfigMap, services::config_map(etcd, &config(etcd, layout))),
     ]
 }

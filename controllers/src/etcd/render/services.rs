@@ -40,7 +40,10 @@ pub fn peer(etcd: &Etcd) -> Value {
 }
 
 /// Clients are led to members that are ready.
-pub fn client(etcd: &Etcd) -> Value {
+///
+/// While a standby has not founded the etcd, no member is. Its gateway takes connections then and keeps calls waiting, so that a
+/// kube-apiserver can start before there is an etcd: it exits 20 s after it first failed to connect.
+pub fn client(etcd: &Etcd, layout: &Layout) -> Value {
     let name = etcd.name_any();
     let wanted = &etcd.spec.etcd.client_service;
     let mut service = json!({
@@ -56,6 +59,9 @@ pub fn client(etcd: &Etcd) -> Value {
     service["metadata"]["labels"] = labels.into();
     if !wanted.annotations.is_empty() {
         service["metadata"]["annotations"] = json!(wanted.annotations);
+    }
+    if layout.standby && !layout.founded && etcd.spec.etcd.gateway.is_some() {
+        service["spec"]["publishNotReadyAddresses"] = true.into();
     }
     if let Some(distribution) = &wanted.traffic_distribution {
         service["spec"]["trafficDistribution"] = distribution.clone().into();

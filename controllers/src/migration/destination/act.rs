@@ -51,6 +51,7 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
             scale::etcd(seed, objects.etcds.need_main()?, *replicas, fence).await
         }
         Effect::EnsureApi { replicas, fence } => {
+            other_etcds(pass, objects, replicas.values().sum(), fence).await?;
             scale::deployments(seed, namespace, objects.plane.api_servers(), replicas, fence).await
         }
         Effect::EnsureControllers { replicas, fence } | Effect::EnsureKubeControllers { replicas, fence } => {
@@ -165,11 +166,12 @@ async fn main_etcd(
 ) -> Result<()> {
     let (seed, main) = (pass.context.own_client(), objects.etcds.need_main()?);
     let check = main.spec.backup.owner_check.as_ref();
-    let is_written = main.spec.replicas == replicas
-        && main.volumes() == volumes
-        && main.spec.backup.standby == standby
+    let is_own = main.volumes() == volumes
         && check.is_some_and(|check| check.id == owner::text(owner))
         && main.annotations().get(FENCE).map(String::as_str) == Some(fence);
+    // A controller that was paused may ask for the members of an earlier step. No step takes members away.
+    let replicas = if is_own && replicas > 0 { replicas.max(main.spec.replicas) } else { replicas };
+    let is_written = is_own && main.spec.replicas == replicas && main.spec.backup.standby == standby;
     if is_written {
         return Ok(());
     }
@@ -216,7 +218,7 @@ fn restored_from(
     }
 }
 
-/// Etcds of events begin anew.
+/// Etcds of events begin anew. kube-apiservers need them when they start.
 async fn other_etcds(pass: &Pass<'_>, objects: &Objects, replicas: u32, fence: &str) -> Result<()> {
     for other in objects.etcds.others() {
         let wanted = if replicas == 0 { 0 } else { scale::members(other) };

@@ -145,7 +145,7 @@ async fn facts(
         bucket_problem: stored::bucket_problem(context, objects, ledger).await,
         unresolved: unresolved(objects, ledger),
         copied: snapshots.copied,
-        is_etcd_small: stored::is_small(context, objects, ledger, &source).await,
+        has_gateways: objects.etcds.main().is_some_and(|etcd| etcd.spec.etcd.gateway.is_some()),
         older_copied: copies::is_complete(&objects.jobs, copies::OLDER),
         source_newest: stored::source_newest(context, objects, ledger).await,
         final_copied: snapshots.final_copied,

@@ -1,11 +1,8 @@
 //! What the buckets of both seeds hold.
 
-use repot_plan::{
-    ledger::State,
-    migration::{
-        Step,
-        observed::{FinalSnapshot, SourceSnapshot},
-    },
+use repot_plan::migration::{
+    Step,
+    observed::{FinalSnapshot, SourceSnapshot},
 };
 
 use super::{copies, objects::Objects};
@@ -49,25 +46,6 @@ pub async fn source_newest(context: &Context, objects: &Objects, ledger: &Ledger
     let failed =
         |error: &Error| tracing::warn!(error = causes(error), "the bucket of the source cannot be read");
     newest.await.inspect_err(failed).ok().flatten()
-}
-
-/// Bytes of snapshots of an etcd that is handed over within seconds.
-const SMALL: u64 = 32 << 20;
-
-/// Whether the copied snapshots are those of a small etcd. Asked from when the API servers of the source are told to stop until those of
-/// the destination are started, or not.
-pub async fn is_small(context: &Context, objects: &Objects, ledger: &Ledger, source: &Ledger) -> bool {
-    let is_asked =
-        source.is_started(Step::SourceApiStopped) && ledger.state(Step::ApiStarted) == State::Pending;
-    let store = objects.etcds.main().filter(|_| is_asked).and_then(copies::target_store);
-    let Some(store) = store else { return false };
-    let size = async {
-        let store = snapshots::open(context.own_client(), &objects.namespace, &store, &context.local_stores);
-        store.await?.bytes().await
-    };
-    let failed =
-        |error: &Error| tracing::warn!(error = causes(error), "the bucket of the destination cannot be read");
-    size.await.inspect_err(failed).is_ok_and(|bytes| bytes <= SMALL)
 }
 
 /// What the bucket of the destination has.

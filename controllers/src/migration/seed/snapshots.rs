@@ -108,16 +108,6 @@ impl OpenStore {
         Ok(names.iter().filter_map(|one| u64::try_from(one.name.last.0).ok()).max())
     }
 
-    /// Bytes of all snapshots of the current history.
-    ///
-    /// # Errors
-    /// Where the store cannot be read in time.
-    pub async fn bytes(&self) -> Result<u64> {
-        let listed = async { self.store.current().await?.list_quickly().await };
-        let listed = timeout(STORE_ANSWER, listed).await.map_err(|_| Error::SilentStore)??;
-        Ok(listed.iter().map(|one| one.bytes).sum())
-    }
-
     /// The newest snapshot of the current history: that which reaches furthest; `None` where there is none.
     ///
     /// # Errors

@@ -278,6 +278,8 @@ fn set_etcd(
         etcd.members.running = 0;
         volumes.clone_into(&mut etcd.volumes);
     }
+    let held = etcd.members.wanted.filter(|_| etcd.own == *owner && etcd.members.fence == fence);
+    let replicas = if replicas == 0 { 0 } else { replicas.max(held.unwrap_or_default()) };
     etcd.own.clone_from(owner);
     etcd.fill = fill;
     etcd.members.set(Some(replicas), fence, now, rng);

@@ -147,7 +147,7 @@ fn destination(clusters: &mut Clusters) -> DestinationFacts {
         bucket_problem: is_unread.then(|| "the bucket does not answer".to_owned()),
         unresolved: listed(trouble.unresolved),
         copied: clusters.copied,
-        is_etcd_small: !clusters.trouble.large_etcd,
+        has_gateways: !clusters.trouble.no_gateways,
         older_copied: false,
         source_newest: None,
         final_copied: clusters.final_copied.as_ref().filter(|_| copies).map(|(snapshot, _)| snapshot.clone()),

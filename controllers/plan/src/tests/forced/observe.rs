@@ -149,7 +149,7 @@ fn destination(world: &mut World) -> DestinationFacts {
         bucket_problem: (!is_read).then(|| "the bucket does not answer".to_owned()),
         unresolved: Vec::new(),
         copied: None,
-        is_etcd_small: false,
+        has_gateways: false,
         older_copied: world.older_copied,
         source_newest: is_read.then(|| SourceSnapshot {
             name: "newest".into(),
