@@ -156,10 +156,10 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
         ..Row::new(Side::Source, Step::DnsRecordsMigrated, from::are_dns_records_migrated)
     },
     Row {
-        // kube-apiserver needs seconds of CPU before it asks for the etcd, so that is done before the outage. The gateway of the standby
-        // keeps its calls waiting, and the hand-over is shorter than it waits: without an etcd it exits after half a minute.
-        after: &[Step::SourceControllersStopped],
-        does: "kube-apiservers of the destination have started for 10 s, and wait at the gateway of the standby.",
+        // kube-apiserver needs seconds of CPU before it asks for the etcd, so that is done before the outage. Without an etcd it exits
+        // after half a minute, so nothing that may take long comes between this and the hand-over.
+        after: &[Step::FinalStateSynced, Step::DnsRecordsMigrated],
+        does: "kube-apiservers of the destination run and had 10 s to start. They wait at the gateway of the standby for an etcd.",
         guard: standby::lets_api_start,
         on_failure: OnFailure::Skip,
         advice: "the migration goes on: they are started when the etcd serves",
@@ -167,7 +167,7 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
         ..Row::new(Side::Destination, Step::ApiStarted, to::is_api_started)
     },
     Row {
-        after: &[Step::FinalStateSynced, Step::DnsRecordsMigrated, Step::ApiStarted],
+        after: &[Step::ApiStarted, Step::FinalStateSynced, Step::DnsRecordsMigrated],
         does: "No kube-apiserver runs, by its Pods. The outage begins.",
         proof: Proof::HeldUntil(Step::MoveCommitted),
         advice: "see why kube-apiservers do not end, and whether somebody else scales their Deployment",

@@ -118,7 +118,7 @@ pub(crate) fn take_ownership(context: &Context) -> Vec<Effect> {
     own_id(context).into_iter().map(|owner| Effect::EnsureOwner { owner }).collect()
 }
 
-/// What kube-apiserver needs until it asks for the etcd. It waits for half a minute then, and the hand-over takes a part of that.
+/// How long kube-apiservers have to start, from when they were asked for. One that starts later is ready later, and nothing else.
 const API_START: Duration = Duration::from_secs(10);
 
 pub(crate) fn is_api_started(context: &Context) -> Check {
