@@ -1,6 +1,6 @@
 //! `repot controllers`: everything that reconciles.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
@@ -90,6 +90,9 @@ pub struct Flags {
     health_address: SocketAddr,
 }
 
+/// How long reconciles may go on after a signal: shorter than the 30 s after which the kubelet kills a Pod.
+const STOP_GRACE: Duration = Duration::from_secs(20);
+
 /// Which cluster controllers act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Scope {
@@ -171,6 +174,7 @@ async fn control(
     };
     tracing::info!(identity, "acting");
     let client = fenced_client(term.clone(), client);
+    let stopped = stop.clone();
     let process = Process { client, identity: own, local_stores, term: term.clone(), metrics, stop };
     let work = async {
         match (flags.scope, garden) {
@@ -186,11 +190,23 @@ async fn control(
             }
         }
     };
+    let work = within_grace(work, &stopped);
     match election {
         None => work.await,
-        Some(election) => while_leading(&election, &term, work).await?,
+        Some(election) => while_leading(&election, &term, work).await,
     }
-    Ok(())
+}
+
+/// Works until it ends after `stop`. An API server that does not answer must not hold the process until it is killed.
+async fn within_grace(work: impl Future<Output = ()>, stop: &CancellationToken) -> anyhow::Result<()> {
+    let late = async {
+        stop.cancelled().await;
+        tokio::time::sleep(STOP_GRACE).await;
+    };
+    tokio::select! {
+        () = work => Ok(()),
+        () = late => bail!("reconciles did not end within {} s of the signal, and are given up", STOP_GRACE.as_secs()),
+    }
 }
 
 /// What the controllers of this process share.
@@ -269,17 +285,19 @@ async fn set_not_ready_at(stop: CancellationToken, readiness: Readiness) {
     readiness.set_not_ready("stopping");
 }
 
-/// Works for as long as the Lease is kept, and gives it back after the last reconcile has ended.
-async fn while_leading<T>(
+/// Works for as long as the Lease is kept, and gives it back after the last reconcile has ended. Where reconciles are given up, the Lease
+/// expires by itself.
+async fn while_leading(
     election: &Election,
     term: &LeaseDeadline,
-    work: impl Future<Output = T>,
+    work: impl Future<Output = anyhow::Result<()>>,
 ) -> anyhow::Result<()> {
     let over = CancellationToken::new();
     let kept = election.keep(term, &over);
     tokio::pin!(work, kept);
     tokio::select! {
-        _ = &mut work => {
+        ended = &mut work => {
+            ended?;
             over.cancel();
             kept.await;
             Ok(())

@@ -38,6 +38,8 @@ pub const CONTROLLER: &str = "shootstate";
 const AT_ONCE: usize = 4;
 /// A synchronization that takes longer is given up and repeated.
 const DEADLINE: Duration = Duration::from_secs(300);
+/// How long a synchronization may go on when the process is to stop.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// What the controller works with.
 #[derive(Clone)]
@@ -96,7 +98,7 @@ struct ClusterShoot {
     metadata: ObjectMeta,
 }
 
-/// Keeps the ShootStates of all Shoots of a seed up to date until `stop`, and then ends what runs.
+/// Keeps the ShootStates of all Shoots of a seed up to date until `stop`, and ends seconds later.
 ///
 /// Every Shoot is compared once at the start; only what differs is written.
 pub async fn run(context: Context, stop: CancellationToken) {
@@ -132,7 +134,16 @@ pub async fn run(context: Context, stop: CancellationToken) {
         }
     }
     drop(watches);
-    while tasks.join_next().await.is_some() {}
+    end(&mut tasks).await;
+}
+
+/// Lets synchronizations end, and gives up those that do not: each writes by one request, which is carried out as a whole or not at all.
+async fn end(tasks: &mut JoinSet<Option<u32>>) {
+    let ended = async { while tasks.join_next().await.is_some() {} };
+    if timeout(GRACE, ended).await.is_err() {
+        tracing::warn!(controller = CONTROLLER, running = tasks.len(), "stopping, reconciles are given up");
+        tasks.shutdown().await;
+    }
 }
 
 fn start_due(

@@ -160,8 +160,13 @@ impl ControlPlane {
         });
         seed.cluster.apply(&[namespace, extensions::cluster(self, cluster)]).await?;
         let mut secrets = self.authorities.secrets();
-        secrets.extend([seed.backup_secret(BACKUP_SECRET), extensions::credentials()]);
-        self.apply(seed, &secrets).await
+        secrets.push(extensions::credentials());
+        self.apply(seed, &secrets).await?;
+        let entry = extensions::backup_entry(&self.shoot, seed);
+        seed.cluster.apply(&entry).await?;
+        let (namespace, secret) = (self.shoot.technical_id(), format!("secret/{BACKUP_SECRET}"));
+        let exists = ["wait", "--for=create", &secret, "-n", &namespace, "--timeout=60s"];
+        seed.cluster.kubectl(exists).await?.text().map(drop)
     }
 
     async fn roll_out(&self, seed: &Seed, deployment: &str) -> Result<()> {

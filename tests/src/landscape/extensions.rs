@@ -10,6 +10,8 @@ use super::control_plane::{ControlPlane, DEADLINE, secret};
 use super::machines::{USER_DATA, USER_DATA_KEY};
 use super::provider::TYPE;
 use super::seed::Seed;
+use super::shoot::ShootName;
+use crate::s3::BUCKET;
 use crate::wait::until;
 
 const API_VERSION: &str = "extensions.gardener.cloud/v1alpha1";
@@ -26,6 +28,22 @@ pub const AFTER_API_SERVER: &str = "local-after";
 pub(super) fn cluster(plane: &ControlPlane, spec: &Value) -> Value {
     let name = plane.shoot.technical_id();
     json!({"apiVersion": API_VERSION, "kind": "Cluster", "metadata": {"name": name}, "spec": spec})
+}
+
+/// The part of the seed's bucket that belongs to the Shoot, and the Secret that it refers to.
+pub(super) fn backup_entry(shoot: &ShootName, seed: &Seed) -> [Value; 2] {
+    let (name, namespace) = (shoot.backup_entry(), super::seed::GARDEN);
+    let mut secret = seed.backup_secret(&format!("entry-{name}"));
+    secret["metadata"]["namespace"] = namespace.into();
+    let entry = json!({
+        "apiVersion": API_VERSION, "kind": "BackupEntry",
+        "metadata": {"name": name, "annotations": {"gardener.cloud/operation": "reconcile"}},
+        "spec": {
+            "type": TYPE, "region": "eu", "bucketName": BUCKET,
+            "secretRef": {"namespace": namespace, "name": secret["metadata"]["name"]},
+        },
+    });
+    [secret, entry]
 }
 
 /// The credentials that all other objects refer to.

@@ -137,7 +137,7 @@ impl GardenCluster {
     }
 
     /// The name of the BackupBucket of a seed: the UID of the Seed.
-    async fn bucket_of(&self, seed: &str) -> Result<String> {
+    pub async fn bucket_of(&self, seed: &str) -> Result<String> {
         let seed = self.cluster.api().get(&format!("{CORE}/seeds/{seed}")).await?.ok()?;
         let uid = seed["metadata"]["uid"].as_str().context("the Seed has no UID")?;
         Ok(uid.to_owned())

@@ -26,6 +26,8 @@ pub const ZONES: [&str; 3] = ["eu-1a", "eu-1b", "eu-1c"];
 pub const STORAGE_CLASS: &str = "default";
 /// The name of the Secret with the credentials of a bucket, in the namespace of each Shoot.
 pub const BACKUP_SECRET: &str = "etcd-backup";
+/// The namespace of Secrets of the seed itself.
+pub const GARDEN: &str = "garden";
 /// Programs that run as Pods of a Shoot, each the image of its own name.
 const PROGRAMS: [&str; 5] = [
     "kube-apiserver",
@@ -154,7 +156,8 @@ impl Seed {
 
 /// The StorageClass, and the kinds of Etcds, machines and extensions.
 async fn apply_kinds(cluster: &Garden) -> Result<()> {
-    cluster.apply(&[PodRunner::storage_class(STORAGE_CLASS, "Immediate", "Delete")]).await?;
+    let garden = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": GARDEN}});
+    cluster.apply(&[PodRunner::storage_class(STORAGE_CLASS, "Immediate", "Delete"), garden]).await?;
     operator::prepare(cluster).await?;
     for file in ["machines.yaml", "extensions.yaml", "dnsowners.yaml"] {
         let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds").join(file).display().to_string();

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use repot_tests::http::Api;
+use repot_tests::landscape::DEADLINE;
+use repot_tests::wait::until;
 use serde_json::{Value, json};
 
 use super::story;
@@ -148,9 +150,10 @@ fn ensure_same(what: &str, before: &Objects, after: &Objects) -> Result<()> {
 /// A token of a service account, issued before the move.
 async fn token(api: &Api) -> Result<String> {
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 7200}});
-    let answer =
-        api.post("/api/v1/namespaces/default/serviceaccounts/default/token", &request).await?.ok()?;
-    answer["status"]["token"].as_str().map(str::to_owned).context("there is no token")
+    let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    // kube-controller-manager makes the ServiceAccount.
+    let answer = until("the default ServiceAccount", DEADLINE, async || api.post(path, &request).await?.ok());
+    answer.await?["status"]["token"].as_str().map(str::to_owned).context("there is no token")
 }
 
 async fn ensure_token_counts(api: &Api, token: &str) -> Result<()> {

@@ -174,7 +174,7 @@ fn gardenlet_restores_a_shoot_whose_seed_is_dead() {
         let refusals = [
             "the gardenlet of seed-a answers",
             "Seed seed-b: condition SeedSystemComponentsHealthy is False",
-            "this controller may not patch backupentries/status; apply deploy/rbac/garden-gardenlet.yaml",
+            "this controller may not restore-with-gardenlet controlplanemigrations; apply deploy/rbac/garden-gardenlet.yaml",
         ];
         until_says(&world, "move", ("garden", "DestinationReady"), &refusals).await?;
         set_condition(&world, SEEDS.1, "SeedSystemComponentsHealthy", "True").await?;

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 /// Where Shoots are at first, and where they move.
 pub const SEEDS: (&str, &str) = ("seed-a", "seed-b");
 
+const ENTRIES: &str = "/apis/extensions.gardener.cloud/v1alpha1/backupentries";
 const MERGE: &str = "application/merge-patch+json";
 
 static LANDSCAPE: Shared<Landscape> =
@@ -240,7 +241,27 @@ impl World {
     pub async fn ensure_moved(&self, before: &Workload, (from, to): (&str, &str)) -> Result<()> {
         let after = self.workload().await?;
         ensure!(*before == after, "at {to}: before {before:?}, after {after:?}");
+        self.ensure_backup_entry_moved(to).await?;
         self.ensure_gone(from).await
+    }
+
+    /// Fails unless the BackupEntry is at a seed, in the garden and in the seed, without that of the bucket it has left.
+    async fn ensure_backup_entry_moved(&self, to: &str) -> Result<()> {
+        let garden = self.landscape.garden.as_ref().context("there is no garden")?;
+        let seed = self.landscape.seed(to)?;
+        let name = self.name().backup_entry();
+        let path = format!("{CORE}/namespaces/{}/backupentries/{name}", self.name().project_namespace());
+        let entry = garden.cluster.api().get(&path).await?.ok()?;
+        let wanted = json!([garden.bucket_of(to).await?, to, to]);
+        let found =
+            json!([entry["spec"]["bucketName"], entry["spec"]["seedName"], entry["status"]["seedName"]]);
+        ensure!(found == wanted, "the BackupEntry in the garden has {found}, not {wanted}");
+        let here = seed.cluster.api().get(&format!("{ENTRIES}/{name}")).await?.ok()?;
+        let last = &here["status"]["lastOperation"];
+        ensure!(last["type"] == "Restore" && last["state"] == "Succeeded", "the BackupEntry at {to}: {here}");
+        let answer = seed.cluster.api().get(&format!("{ENTRIES}/source-{name}")).await?;
+        ensure!(answer.status == 404, "the BackupEntry of the bucket that was left: {answer}");
+        Ok(())
     }
 
     /// Fails when the seed has a namespace of this Shoot.
@@ -248,6 +269,15 @@ impl World {
         let path = format!("/api/v1/namespaces/{}", self.name().technical_id());
         let answer = self.landscape.seed(seed)?.cluster.api().get(&path).await?;
         ensure!(answer.status == 404, "the namespace is left at {seed}: {answer}");
+        let entry = self.name().backup_entry();
+        for path in [format!("{ENTRIES}/{entry}"), format!("/api/v1/namespaces/garden/secrets/entry-{entry}")]
+        {
+            let answer = self.landscape.seed(seed)?.cluster.api().get(&path).await?;
+            ensure!(answer.status == 404, "{path} is left at {seed}: {answer}");
+        }
+        let calls = self.landscape.providers.journal.calls();
+        let deleted = calls.iter().find(|call| call.kind == "BackupEntry" && call.function == "delete");
+        ensure!(deleted.is_none(), "snapshots would have been deleted: {deleted:?}");
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod certificates;
+mod ending;
 mod gateway;
 mod joining;
 mod lifecycle;

@@ -288,7 +288,7 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
     Row {
         // As early as the source has nothing left to store: a forced migration has to leave from where the newest state is.
         after: &[Step::MoveCommitted, Step::MigratedStateSynced],
-        does: "`status.seedName` of the Shoot is the destination, and its last operation is Restore.",
+        does: "`status.seedName` of the Shoot is the destination, its last operation is Restore, and its BackupEntry names the destination.",
         advice: "see why the Shoot cannot be written",
         effects: garden::move_status,
         ..day_long(Side::Garden, Step::StatusMoved, garden::is_status_moved)

@@ -116,7 +116,7 @@ pub(super) static FORWARD: &[Row<MigrationFlow>] = &[
     Row { after: &[Step::MoveCommitted], ..shared::API_DNS_SWITCHED },
     Row {
         after: &[Step::MoveCommitted],
-        does: "`status.seedName` of the Shoot is the destination, so a migration that follows begins there.",
+        does: "`status.seedName` of the Shoot is the destination, so a migration that follows begins there; its BackupEntry is moved.",
         advice: "see why the Shoot cannot be written",
         effects: garden::move_status,
         ..day_long(Side::Garden, Step::StatusMoved, garden::is_status_moved)

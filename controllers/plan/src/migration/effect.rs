@@ -43,6 +43,11 @@ pub enum Effect {
         /// Name of the seed in the garden.
         seed: String,
     },
+    /// Garden: the BackupEntry of the Shoot names this seed and its bucket, in spec and status.
+    EnsureBackupEntrySeed {
+        /// Name of the seed in the garden.
+        seed: String,
+    },
     /// Garden: `spec.seedName` of the Shoot is this seed.
     EnsureSpecSeed {
         /// Name of the seed in the garden.

@@ -5,7 +5,7 @@ use super::{
     effect::Effect,
     ignored,
     notes::Notes,
-    observed::{FormerOperation, GardenFacts, MigrationMode, Operation, Quarantine},
+    observed::{BackupEntrySeeds, FormerOperation, GardenFacts, MigrationMode, Operation, Quarantine},
     step::Step,
 };
 use crate::ledger::Check;
@@ -205,8 +205,11 @@ pub(crate) fn is_destination_fit(context: &Context) -> Check {
 pub(crate) fn is_status_moved(context: &Context) -> Check {
     let destination = &context.observed.request.destination_seed;
     garden(context, |facts| {
+        let is_at = |seeds: &BackupEntrySeeds| seeds.spec == *destination && seeds.status == *destination;
         if facts.status_seed != *destination {
             Check::waiting("MovingStatus", "status.seedName of the Shoot is being written")
+        } else if facts.backup_entry.as_ref().is_some_and(|seeds| !is_at(seeds)) {
+            Check::waiting("MovingBackupEntry", "the BackupEntry of the Shoot is being written")
         } else if facts.operation != Operation::Restoring {
             Check::waiting("RecordingOperation", "status.lastOperation of the Shoot is being written")
         } else {
@@ -222,7 +225,9 @@ pub(crate) fn move_status(context: &Context) -> Vec<Effect> {
         Some(facts) if facts.operation != Operation::Restoring => {
             vec![Effect::EnsureOperation { operation: Operation::Restoring }]
         }
-        Some(_) => vec![Effect::EnsureStatusSeed { seed }],
+        Some(facts) if facts.status_seed != seed => vec![Effect::EnsureStatusSeed { seed }],
+        // Gardenlets move their part of it by themselves, and find it moved; where none runs, nobody else does.
+        Some(_) => vec![Effect::EnsureBackupEntrySeed { seed }],
         None => Vec::new(),
     }
 }

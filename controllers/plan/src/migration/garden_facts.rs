@@ -22,6 +22,15 @@ pub enum Quarantine {
     Revoked,
 }
 
+/// Which seeds a BackupEntry names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupEntrySeeds {
+    /// `spec.seedName`; empty where it is not set.
+    pub spec: String,
+    /// `status.seedName`; empty where it is not set.
+    pub status: String,
+}
+
 /// What the controller of the garden observes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GardenFacts {
@@ -42,6 +51,8 @@ pub struct GardenFacts {
     pub spec_seed: String,
     /// Seed in `status.seedName` of the Shoot.
     pub status_seed: String,
+    /// Which seeds the BackupEntry of the Shoot names; `None` where it has none.
+    pub backup_entry: Option<BackupEntrySeeds>,
     /// `status.lastOperation` of the Shoot.
     pub operation: Operation,
     /// The same by its fields; `None` where the Shoot has none.

@@ -12,7 +12,7 @@ use repot_apimachinery::time::Time;
 use serde::{Deserialize, Serialize};
 
 pub use super::garden_facts::{
-    FormerOperation, GardenFacts, Ignored, Operation, Quarantine, SupersededMigration,
+    BackupEntrySeeds, FormerOperation, GardenFacts, Ignored, Operation, Quarantine, SupersededMigration,
 };
 use crate::flow::Abort;
 

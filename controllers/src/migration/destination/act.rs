@@ -1,7 +1,6 @@
 //! Effects of the destination as calls.
 
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, ResourceExt, api::DeleteParams};
+use kube::{Api, ResourceExt};
 use repot_plan::migration::{
     effect::Effect,
     observed::{MigrationMode, OwnerId, Replicas},
@@ -10,11 +9,9 @@ use serde_json::json;
 
 use super::{buckets, carried, cluster, copies, guard, objects::Objects, prepare, remove, restore};
 use crate::{
-    errors::is_not_found,
     etcd::api::{Etcd, FENCE, Store},
     migration::{
         error::{Error, Result},
-        names::{BACKUP_SECRET, SOURCE_BACKUP_SECRET},
         pass::Pass,
         seed::{
             api_record,
@@ -90,15 +87,12 @@ async fn source_bucket(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
     let (name, found) = (&objects.namespace, objects.own_namespace.as_ref());
     prepare::ensure_namespace(seed, name, found, &request.uid).await?;
     let garden = pass.context.garden_client();
-    buckets::ensure_secret(garden, seed, name, SOURCE_BACKUP_SECRET, &request.source_seed).await
+    let access = buckets::Access::to_source(objects, request);
+    buckets::ensure(garden, seed, &access).await
 }
 
 async fn no_source_bucket(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
-    let all = Api::<Secret>::namespaced(pass.context.own_client().clone(), &objects.namespace);
-    match all.delete(SOURCE_BACKUP_SECRET, &DeleteParams::default()).await {
-        Err(error) if is_not_found(&error) => Ok(()),
-        outcome => outcome.map(drop).map_err(Error::write(format!("delete Secret {SOURCE_BACKUP_SECRET}"))),
-    }
+    buckets::remove_source(pass.context.own_client(), objects, &pass.facts.request.uid).await
 }
 
 /// The address of the API servers is known once their Service exists.
@@ -117,7 +111,7 @@ async fn prepare(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
     let (request, namespace) = (&pass.facts.request, &objects.namespace);
     prepare::ensure_namespace(seed, namespace, objects.own_namespace.as_ref(), &request.uid).await?;
     guard::ensure(seed, namespace, &request.uid).await?;
-    buckets::ensure_secret(garden, seed, namespace, BACKUP_SECRET, &request.destination_seed).await?;
+    buckets::ensure(garden, seed, &buckets::Access::to_destination(objects, request)).await?;
     let shoot = objects.shoot.as_ref().ok_or_else(|| Error::Missing("the Shoot".to_owned()))?;
     let (shoot, seed_name) = ((shoot.namespace.as_str(), shoot.name.as_str()), &request.destination_seed);
     cluster::ensure(garden, seed, shoot, seed_name, namespace, &request.uid).await?;
@@ -133,8 +127,8 @@ async fn copy(pass: &Pass<'_>, objects: &Objects, name: &str) -> Result<()> {
     let (seed, namespace) = (pass.context.own_client(), &objects.namespace);
     let garden = pass.context.garden_client();
     // The first copy may come before everything else is prepared.
-    let destination = &pass.facts.request.destination_seed;
-    buckets::ensure_secret(garden, seed, namespace, BACKUP_SECRET, destination).await?;
+    let access = buckets::Access::to_destination(objects, &pass.facts.request);
+    buckets::ensure(garden, seed, &access).await?;
     copies::ensure(seed, namespace, (carried, etcd), &pass.context.image, name).await
 }
 

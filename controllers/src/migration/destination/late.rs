@@ -87,7 +87,7 @@ pub async fn advance(context: &Context, asked: &Asked<'_>) -> Result<Progress> {
     if copies::has_failed(&jobs, name) {
         return Ok(Progress::Failed);
     }
-    buckets::ensure_secret(context.garden_client(), seed, namespace, SECRET, asked.source_seed).await?;
+    buckets::copy_secret(context.garden_client(), seed, namespace, SECRET, asked.source_seed).await?;
     copies::create(seed, namespace, name, job(main, target, asked, &context.image)?).await?;
     Ok(Progress::Copying)
 }

@@ -20,5 +20,5 @@ mod restore;
 mod stored;
 
 pub use act::act;
-pub(super) use buckets::ensure_secret as ensure_bucket_secret;
+pub(super) use buckets::copy_secret as copy_bucket_secret;
 pub use observe::observe;

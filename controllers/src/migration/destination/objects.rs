@@ -18,6 +18,8 @@ pub struct Objects {
     pub own_namespace: Option<Namespace>,
     /// The Shoot in the garden, and its namespace in the seed.
     pub shoot: Option<ShootKey>,
+    /// Name of the BackupEntry of the Shoot; `None` where it has none.
+    pub backup_entry: Option<String>,
     /// The ShootState, where a row needs it.
     pub state: Option<State>,
     /// What bindings can refer to.

@@ -22,7 +22,7 @@ use repot_plan::{
 use super::{
     asked,
     bindings::{API_SERVER_ADDRESS, SEED_NAME, SeedFacts},
-    carried, copies, guard, machines, nodes,
+    buckets, carried, copies, guard, machines, nodes,
     objects::Objects,
     prepare::{self, is_made_by},
     remove, stored,
@@ -34,7 +34,7 @@ use crate::{
         api::{ControlPlaneMigration, Shoot},
         context::Context,
         error::{Error, Result},
-        names::{API_SERVER, SOURCE_BACKUP_SECRET},
+        names::API_SERVER,
         overall::{Ledger, is_open},
         pass::{self, Observation},
         record,
@@ -101,6 +101,7 @@ async fn objects(
             (API_SERVER_ADDRESS, address),
         ]),
         shoot: key,
+        backup_entry: shoot.and_then(Shoot::backup_entry),
         records: others.iter().map(seen).collect(),
         zone_record: others.first().cloned(),
         api_records: others.into_iter().filter(api_record::is_one).collect(),
@@ -171,7 +172,7 @@ async fn facts(
         controllers: objects.plane.other_controllers(),
         kube_controllers: objects.plane.kube_controllers(),
         unhealthy_nodes,
-        source_backup_entry: !asked::source_secret(ledger) || has_source_secret(seed, objects).await?,
+        source_backup_entry: !asked::source_secret(ledger) || buckets::has_source(seed, objects).await?,
         left: match asked::left(ledger) {
             true => remove::left(seed, objects, &request.uid).await?,
             false => vec!["objects that were not listed yet".to_owned()],
@@ -301,6 +302,9 @@ async fn unprepared(
     if names.is_empty() && objects.zone_record.is_none() {
         names.push("a DNSRecord of the zone, which the ShootState does not hold".to_owned());
     }
+    if names.is_empty() {
+        names.extend(buckets::missing_secret(seed, objects).await?);
+    }
     Ok(names)
 }
 
@@ -361,10 +365,4 @@ async fn nodes(
 
 fn timestamp(time: Time) -> Timestamp {
     i64::try_from(time.0).ok().and_then(|seconds| Timestamp::from_second(seconds).ok()).unwrap_or_default()
-}
-
-async fn has_source_secret(seed: &Client, objects: &Objects) -> Result<bool> {
-    let all = kube::Api::<k8s_openapi::api::core::v1::Secret>::namespaced(seed.clone(), &objects.namespace);
-    let found = all.get_metadata_opt(SOURCE_BACKUP_SECRET).await;
-    Ok(found.map_err(Error::read(format!("Secret {SOURCE_BACKUP_SECRET}")))?.is_some())
 }

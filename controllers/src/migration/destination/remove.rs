@@ -6,8 +6,14 @@ use repot_plan::migration::observed::ExtensionOperation;
 use super::{cluster, guard, objects::Objects, prepare::is_made_by};
 use crate::migration::{
     error::Result,
-    seed::{extensions, namespace},
+    seed::{backup_entry, extensions, namespace},
 };
+
+/// Names of BackupEntries that this migration may have made.
+fn entries(objects: &Objects) -> impl Iterator<Item = String> {
+    let own = objects.backup_entry.iter();
+    own.flat_map(|entry| [entry.clone(), backup_entry::source_name(entry)])
+}
 
 /// Kinds of objects that exist with the UID of this migration.
 ///
@@ -21,6 +27,10 @@ pub async fn left(seed: &Client, objects: &Objects, migration: &str) -> Result<V
     let found = cluster::find(seed, &objects.namespace).await?;
     if found.is_some_and(|found| is_made_by(&found, migration)) {
         left.push("Cluster".to_owned());
+    }
+    for entry in entries(objects) {
+        let is_left = backup_entry::is_left_by(seed, &entry, migration).await?;
+        left.extend(is_left.then(|| format!("BackupEntry {entry}")));
     }
     if guard::exists(seed, migration).await? {
         left.push("ValidatingAdmissionPolicy".to_owned());
@@ -48,6 +58,11 @@ pub async fn remove(seed: &Client, objects: &Objects, migration: &str) -> Result
             return extensions::delete(seed, own, all()).await;
         }
         namespace::delete(seed, own_namespace).await?;
+    }
+    for entry in entries(objects) {
+        if backup_entry::is_left_by(seed, &entry, migration).await? {
+            backup_entry::remove(seed, &entry, migration).await?;
+        }
     }
     cluster::remove(seed, &objects.namespace, migration).await?;
     guard::remove(seed, migration).await

@@ -10,7 +10,7 @@ use repot_plan::{
 };
 use serde_json::{Value, json};
 
-use super::{ignored, operation};
+use super::{backup_entry, ignored, operation};
 use crate::{
     errors::is_not_found,
     migration::{
@@ -45,6 +45,9 @@ pub async fn act(pass: &Pass<'_>, shoot: Option<&Shoot>, effect: &Effect) -> Res
         }
         Effect::EnsureIgnored { ignored } => ignore(pass, shoot()?, *ignored).await,
         Effect::EnsureStatusSeed { seed } => status(pass, shoot()?, json!({"seedName": seed})).await,
+        Effect::EnsureBackupEntrySeed { seed } => {
+            backup_entry::bind(pass.context.garden_client(), shoot()?, seed).await
+        }
         Effect::EnsureSpecSeed { seed } => bind(pass.context, shoot()?, seed).await,
         _ => Ok(()),
     }

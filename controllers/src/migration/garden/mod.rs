@@ -1,6 +1,7 @@
 //! The side of the garden: the Shoot, and whether the destination is fit.
 
 mod act;
+mod backup_entry;
 mod ignored;
 mod observe;
 mod operation;

@@ -11,7 +11,7 @@ use repot_plan::migration::observed::{
 };
 use serde_json::Value;
 
-use super::{ignored, operation};
+use super::{backup_entry, ignored, operation};
 use crate::migration::{
     api::{ControlPlaneMigration, Shoot},
     context::Context,
@@ -53,6 +53,10 @@ pub async fn observe(
         },
         spec_seed: shoot.as_ref().and_then(|shoot| shoot.spec.seed_name.clone()).unwrap_or_default(),
         status_seed: status.and_then(|status| status.seed_name.clone()).unwrap_or_default(),
+        backup_entry: match shoot.as_ref() {
+            Some(shoot) => backup_entry::seeds(garden, shoot).await?,
+            None => None,
+        },
         last_operation: status
             .and_then(|status| status.last_operation.as_ref())
             .map(|last| FormerOperation { kind: last.kind.clone(), state: last.state.clone() }),

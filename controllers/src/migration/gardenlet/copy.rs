@@ -17,7 +17,7 @@ use crate::{
     migration::{
         api::Shoot,
         context::Context,
-        destination::{ensure_bucket_secret, prepare::is_made_by},
+        destination::{copy_bucket_secret, prepare::is_made_by},
         error::{Error, Result},
         garden::seed,
         names::{BACKUP_SECRET, MADE_BY, MAIN_ETCD, MANAGER, SOURCE_BACKUP_SECRET},
@@ -145,8 +145,8 @@ pub async fn ensure_namespace(
         }
     }
     let garden = context.garden_client();
-    ensure_bucket_secret(garden, client, own, SOURCE_BACKUP_SECRET, from).await?;
-    ensure_bucket_secret(garden, client, own, BACKUP_SECRET, to).await
+    copy_bucket_secret(garden, client, own, SOURCE_BACKUP_SECRET, from).await?;
+    copy_bucket_secret(garden, client, own, BACKUP_SECRET, to).await
 }
 
 fn create_params() -> PostParams {

@@ -8,7 +8,7 @@ use kube::{
 };
 use repot_api::{
     gardener::{gardenlet::RESTORE_REQUEST, shoot::Seed},
-    names::CORE_GROUP,
+    names::{CORE_GROUP, MIGRATION_GROUP},
 };
 use repot_apimachinery::value::text_at;
 use repot_plan::gardenlet::{
@@ -35,7 +35,14 @@ use crate::{
 };
 
 /// Rights of the controller of the garden that its usual role does not have, and those that it shares.
-const RIGHTS: [Right; 5] = [
+const RIGHTS: [Right; 6] = [
+    // A right that no API server asks for: whoever grants it wants gardenlets to be steered.
+    Right {
+        group: MIGRATION_GROUP,
+        resource: "controlplanemigrations",
+        subresource: "",
+        verb: "restore-with-gardenlet",
+    },
     of("shoots", "binding", "patch"),
     of("shoots", "status", "patch"),
     of("backupentries", "", "get"),

@@ -12,8 +12,8 @@ use repot_extension::{
     RawJson,
     annotations::Requested,
     kinds::{
-        ContainerRuntime, ControlPlane, DNSRecord, Extension, ExtensionObject, Infrastructure, Network,
-        OperatingSystemConfig, Worker,
+        BackupEntry, ContainerRuntime, ControlPlane, DNSRecord, Extension, ExtensionObject, Infrastructure,
+        Network, OperatingSystemConfig, Worker,
     },
     request::{Progress, Request, has_state},
     status::NamedResourceReference,
@@ -90,8 +90,10 @@ fn kind_of<K: ExtensionObject>() -> &'static str {
     KINDS.into_iter().find(|(name, _)| *name == kind).map_or("", |(name, _)| name)
 }
 
+/// The kind that has no namespace.
+const ENTRY: &str = "BackupEntry";
 /// Kinds and their names in paths.
-const KINDS: [(&str, &str); 8] = [
+const KINDS: [(&str, &str); 9] = [
     ("Infrastructure", "infrastructures"),
     ("ControlPlane", "controlplanes"),
     ("Network", "networks"),
@@ -100,12 +102,19 @@ const KINDS: [(&str, &str); 8] = [
     ("Extension", "extensions"),
     ("Worker", "workers"),
     ("DNSRecord", "dnsrecords"),
+    (ENTRY, "backupentries"),
 ];
 
 /// A DNSRecord in the same form.
 #[must_use]
 pub fn of_record(record: &DNSRecord, migration: &str) -> Seen {
     seen(record, "DNSRecord", migration)
+}
+
+/// A BackupEntry in the same form.
+#[must_use]
+pub fn of_entry(entry: &BackupEntry, migration: &str) -> Seen {
+    seen(entry, ENTRY, migration)
 }
 
 fn seen<K: ExtensionObject>(object: &K, kind: &'static str, migration: &str) -> Seen {
@@ -178,7 +187,11 @@ pub fn facts<'a>(seen: impl Iterator<Item = &'a Seen>, operation: ExtensionOpera
 fn api(client: &Client, namespace: &str, kind: &str) -> Api<DynamicObject> {
     let gvk = GroupVersionKind::gvk(EXTENSIONS_GROUP, V1ALPHA1, kind);
     let plural = KINDS.into_iter().find(|(name, _)| *name == kind).map_or("", |(_, plural)| plural);
-    Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk_with_plural(&gvk, plural))
+    let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
+    match kind {
+        ENTRY => Api::all_with(client.clone(), &resource),
+        _ => Api::namespaced_with(client.clone(), namespace, &resource),
+    }
 }
 
 /// Requests an operation of each of these resources of which it was not requested yet.

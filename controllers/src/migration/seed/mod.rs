@@ -1,6 +1,8 @@
 //! What source and destination have in common: the namespace of a control plane in a seed, read and written.
 
 pub mod api_record;
+pub mod backup_entry;
+pub mod bucket;
 pub mod etcd;
 pub mod extensions;
 pub mod namespace;

@@ -58,7 +58,7 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
             extensions::request(seed, namespace, seen, *operation, uid).await
         }
         Effect::RemoveSourceControllers => remove_controllers(pass, objects).await,
-        Effect::RemoveSource => remove::remove(seed, objects).await,
+        Effect::RemoveSource => remove::remove(seed, objects, &pass.facts.request.uid).await,
         _ => Ok(()),
     }
 }

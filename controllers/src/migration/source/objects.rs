@@ -16,6 +16,8 @@ pub struct Objects {
     pub own_namespace: Option<Namespace>,
     /// The Shoot in the garden, and its namespace in the seed.
     pub shoot: Option<ShootKey>,
+    /// Name of the BackupEntry of the Shoot; `None` where it has none.
+    pub backup_entry: Option<String>,
     /// Deployments of the control plane and their Pods.
     pub plane: ControlPlane,
     /// Etcds and their members.

@@ -78,7 +78,7 @@ pub async fn observe(
             ExtensionOperation::Migrate,
         ),
         left: match ledger.state(Step::SourceRemoved) {
-            State::Running => remove::left(seed, &objects.namespace).await?,
+            State::Running => remove::left(seed, &objects).await?,
             State::Pending | State::Succeeded | State::Failed | State::Skipped | State::RolledBack => {
                 vec!["objects that were not listed yet".to_owned()]
             }
@@ -123,6 +123,7 @@ async fn objects(
             uid: shoot.uid().unwrap_or_default(),
             seed_namespace: namespace.clone(),
         }),
+        backup_entry: shoot.and_then(Shoot::backup_entry),
         records: others.iter().map(|record| extensions::of_record(record, &request.uid)).collect(),
         api_records: others.into_iter().filter(api_record::is_one).collect(),
         owner_record: owners.into_iter().next(),

@@ -12,9 +12,7 @@ mod worker;
 
 use kube::Client;
 use repot_extension::backoff::Backoff;
-use repot_extension::kinds::{
-    BackupBucket, BackupEntry, ContainerRuntime, Extension, Network, OperatingSystemConfig,
-};
+use repot_extension::kinds::{ContainerRuntime, Extension, Network, OperatingSystemConfig};
 use repot_extension::kinds::{ControlPlane, ExtensionObject};
 use repot_extension::{ExtensionController, Provider, Settings};
 use std::time::Duration;
@@ -22,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::dns::Updater;
-use backup::BackupProvider;
+use backup::{BucketProvider, EntryProvider};
 use dns_record::DnsRecordProvider;
 use infrastructure::InfrastructureProvider;
 pub use infrastructure::{CloudNetworks, NetworkCounters};
@@ -74,8 +72,8 @@ impl Providers {
         spawn(&mut tasks, client, SmallProvider::<OperatingSystemConfig>::new(log()));
         spawn(&mut tasks, client, SmallProvider::<ContainerRuntime>::new(log()));
         spawn(&mut tasks, client, SmallProvider::<Extension>::new(log()));
-        spawn(&mut tasks, client, BackupProvider::<BackupBucket>::new(log()));
-        spawn(&mut tasks, client, BackupProvider::<BackupEntry>::new(log()));
+        spawn(&mut tasks, client, BucketProvider(log()));
+        spawn(&mut tasks, client, EntryProvider(log()));
         Self { _tasks: tasks }
     }
 }

@@ -103,6 +103,8 @@ pub(super) struct Clusters {
     pub(super) operation: Operation,
     pub(super) spec_seed: String,
     pub(super) status_seed: String,
+    /// The seed of the BackupEntry in the garden, in spec and status.
+    pub(super) entry_seed: String,
     /// Machines and states of extensions in the ShootState.
     pub(super) state: Option<(BTreeSet<u32>, u32)>,
     pub(super) source_backup_entry: bool,
@@ -220,6 +222,7 @@ impl Model for Clusters {
             operation: Operation::Other,
             spec_seed: DESTINATION.into(),
             status_seed: SOURCE.into(),
+            entry_seed: SOURCE.into(),
             state: None,
             source_backup_entry: false,
             machine_guard: false,

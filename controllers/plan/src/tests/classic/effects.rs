@@ -106,6 +106,7 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         // Simulated members look often enough.
         Effect::CheckOwner => {}
         Effect::EnsureOperation { operation } => clusters.operation = *operation,
+        Effect::EnsureBackupEntrySeed { seed } => clusters.entry_seed.clone_from(seed),
         Effect::EnsureStatusSeed { seed } => clusters.status_seed.clone_from(seed),
         Effect::EnsureSpecSeed { seed } => clusters.spec_seed.clone_from(seed),
         Effect::SyncState => {

@@ -12,8 +12,8 @@ use crate::{
     migration::{
         Side,
         observed::{
-            DestinationFacts, EtcdFacts, Facts, GardenFacts, MigrationMode, MigrationRequest, Observed,
-            Operation, OwnerRecord, Quarantine, SourceFacts,
+            BackupEntrySeeds, DestinationFacts, EtcdFacts, Facts, GardenFacts, MigrationMode,
+            MigrationRequest, Observed, Operation, OwnerRecord, Quarantine, SourceFacts,
         },
     },
 };
@@ -65,6 +65,7 @@ fn garden(clusters: &Clusters) -> GardenFacts {
         refusals: listed(clusters.trouble.unfit),
         spec_seed: clusters.spec_seed.clone(),
         status_seed: clusters.status_seed.clone(),
+        backup_entry: Some(entry_seeds(&clusters.entry_seed)),
         operation: clusters.operation,
         last_operation: clusters.last_operation(),
         is_operation_by_repot: clusters.operation != Operation::Other,
@@ -182,4 +183,8 @@ pub(super) fn left_at_destination(clusters: &Clusters) -> Vec<String> {
     let mut left = clusters.destination.left();
     left.extend(listed(clusters.source_backup_entry || clusters.machine_guard));
     left
+}
+
+fn entry_seeds(seed: &str) -> BackupEntrySeeds {
+    BackupEntrySeeds { spec: seed.to_owned(), status: seed.to_owned() }
 }

@@ -97,6 +97,10 @@ fn has_moved(sim: &Sim<Clusters>) -> Result<(), String> {
         clusters.status_seed == clusters.to || sim.is_dead(Side::Garden),
         "succeeded, and the Shoot names the source",
     )?;
+    hold(
+        clusters.entry_seed == clusters.to || sim.is_dead(Side::Garden),
+        "succeeded, and the BackupEntry names the source",
+    )?;
     // Where a person has stopped it, it still holds them.
     let is_there = clusters.by_hand.destination && site.etcd.content() == Some(&clusters.must);
     hold(is_there || serves_all(clusters, site), "succeeded without all writes")?;

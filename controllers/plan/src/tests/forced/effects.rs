@@ -71,6 +71,7 @@ pub(super) fn apply(world: &mut World, side: Side, effect: &Effect, then: &Seen,
             world.ignored = if *ignored { Ignored::ByThis } else { Ignored::No };
         }
         Effect::EnsureOperation { operation } => world.operation = *operation,
+        Effect::EnsureBackupEntrySeed { seed } => world.entry_seed.clone_from(seed),
         Effect::EnsureStatusSeed { seed } => world.status_seed.clone_from(seed),
         Effect::EnsureSpecSeed { seed } => world.spec_seed.clone_from(seed),
         Effect::EnsureOwner { owner } => world.zone.write(owner, now, guarded),

@@ -13,8 +13,8 @@ use crate::{
     migration::{
         Side,
         observed::{
-            DestinationFacts, EtcdFacts, Facts, FinalSnapshot, GardenFacts, MigrationMode, MigrationRequest,
-            Observed, OwnerRecord, Quarantine, SourceFacts, SourceSnapshot, Workloads,
+            BackupEntrySeeds, DestinationFacts, EtcdFacts, Facts, FinalSnapshot, GardenFacts, MigrationMode,
+            MigrationRequest, Observed, OwnerRecord, Quarantine, SourceFacts, SourceSnapshot, Workloads,
         },
     },
     tests::classic::site::{KUBE_NAME, both},
@@ -51,6 +51,7 @@ pub(super) fn observe(world: &mut World, side: Side) -> Observed {
             refusals: Vec::new(),
             spec_seed: world.spec_seed.clone(),
             status_seed: world.status_seed.clone(),
+            backup_entry: Some(entry_seeds(&world.entry_seed)),
             operation: world.operation,
             last_operation: None,
             is_operation_by_repot: false,
@@ -188,4 +189,8 @@ pub(super) fn left_at_destination(world: &World) -> Vec<String> {
     let mut left = world.destination.left();
     left.extend((world.backup_entry || world.machine_guard).then(|| "BackupEntry".to_owned()));
     left
+}
+
+fn entry_seeds(seed: &str) -> BackupEntrySeeds {
+    BackupEntrySeeds { spec: seed.to_owned(), status: seed.to_owned() }
 }

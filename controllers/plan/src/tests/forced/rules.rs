@@ -71,6 +71,7 @@ pub(super) fn at_the_end(sim: &Sim<World>) -> Result<(), String> {
 fn has_moved(world: &World) -> Result<(), String> {
     let site = &world.destination;
     hold(world.status_seed == DESTINATION, "succeeded, and the Shoot names the source")?;
+    hold(world.entry_seed == DESTINATION, "succeeded, and the BackupEntry names the source")?;
     hold(world.ignored == Ignored::No, "succeeded, and gardenlet leaves the Shoot alone for ever")?;
     hold(world.api_at == Side::Destination, "succeeded, and clients go to the source")?;
     let holds_all = site.members.content.as_ref() == Some(&world.must);

@@ -114,6 +114,8 @@ pub(super) struct World {
     pub(super) operation: Operation,
     pub(super) spec_seed: String,
     pub(super) status_seed: String,
+    /// The seed of the BackupEntry in the garden, in spec and status.
+    pub(super) entry_seed: String,
     pub(super) shoot_version: u64,
     pub(super) migration_version: u64,
     pub(super) zone: OwnerZone,
@@ -282,6 +284,7 @@ impl Model for World {
             operation: Operation::Other,
             spec_seed: SOURCE.into(),
             status_seed: SOURCE.into(),
+            entry_seed: SOURCE.into(),
             shoot_version: 1,
             migration_version: 1,
             zone: OwnerZone::new(own),
