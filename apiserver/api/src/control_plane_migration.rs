@@ -51,9 +51,11 @@ static ABORT: Schema = Schema::choice(
     &["Abort", "Force"],
 );
 static RETRY: Schema = Schema::of(
-    "Number of a request to try again. Each time it is raised, each side of a failed migration goes on where it stood. It cannot be lowered.",
+    "Number of a request to try again. Each time it is raised, each side of a failed migration goes on where it stood. It cannot be lowered, and is 1000000 at most.",
     Shape::Integer,
 );
+/// The highest number of a request to try again.
+const MOST_RETRIES: i64 = 1_000_000;
 static FORCE_SHRINK: Schema = Schema::of(
     "Whether a live migration may remove members of the source although the etcd has no spare member then.",
     Shape::Boolean,
@@ -189,10 +191,17 @@ pub fn validate(object: &Node) -> Vec<FieldError> {
         ));
     }
     if let Some(spec) = object.member("spec") {
-        workflow::check_least(spec, "spec", "retry", 0, &mut errors);
+        errors.extend(check_retry(spec));
     }
     errors.extend(check_executor(object));
     errors
+}
+
+/// It is only ever raised, so one that is far too high by mistake would allow no other.
+fn check_retry(spec: &Node) -> Option<FieldError> {
+    let Some(Node::Integer(number)) = spec.member("retry") else { return None };
+    let why = format!("must be from 0 to {MOST_RETRIES}");
+    (!(0..=MOST_RETRIES).contains(number)).then(|| FieldError::invalid("spec.retry", number, &why))
 }
 
 /// Nothing is left to steer where the source answers: its gardenlet migrates a Shoot as soon as that is bound to another seed.

@@ -168,6 +168,12 @@ fn everything_that_is_wrong_with_a_spec_is_told_at_once() {
             r#"{"shootRef":{"name":"s"},"sourceSeed":"a","destinationSeed":"b","retry":-1}"#,
             &[(INVALID, "spec.retry")],
         ),
+        (5, r#"{"shootRef":{"name":"s"},"sourceSeed":"a","destinationSeed":"b","retry":1000000}"#, &[]),
+        (
+            5,
+            r#"{"shootRef":{"name":"s"},"sourceSeed":"a","destinationSeed":"b","retry":1000001}"#,
+            &[(INVALID, "spec.retry")],
+        ),
         (
             5,
             "{}",

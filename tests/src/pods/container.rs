@@ -19,11 +19,26 @@ use super::status::{End, Seen, State};
 use super::volume;
 use super::wire::API_IP;
 
-/// A kubelet waits 10 s before the second restart in a row, twice as long before each further one, and 300 s at most.
-const FIRST_BACKOFF: Duration = Duration::from_millis(250);
-const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
-/// A container that ran for so long starts afresh.
-const CALM: Duration = Duration::from_secs(10);
+/// How long a container that ended waits before it is started again: nothing at first, then `first`, and twice as long each time.
+struct BackOff {
+    first: Duration,
+    longest: Duration,
+    /// A container that ran for so long starts afresh.
+    calm: Duration,
+}
+
+/// Short, so that tests need not wait for what starts in any order.
+const SHORT: BackOff = BackOff {
+    first: Duration::from_millis(250),
+    longest: Duration::from_secs(5),
+    calm: Duration::from_secs(10),
+};
+/// As a kubelet waits.
+const KUBELET: BackOff = BackOff {
+    first: Duration::from_secs(10),
+    longest: Duration::from_secs(300),
+    calm: Duration::from_secs(600),
+};
 
 /// When a container that ended is started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,17 +66,20 @@ struct Started {
 /// Runs a container until it has ended for good; gives how it ended, or nothing when it never ran.
 pub(super) async fn run(cell: &Cell, spec: &Container, restart: Restart, mut stop: Stop) -> Option<End> {
     let (mut pause, mut end) = (Duration::ZERO, None);
+    let (mut first, mut longest) = (SHORT.first, SHORT.longest);
     while stop.borrow().is_none() {
         match start(cell, spec).await {
             Ok(started) => {
                 let began = Instant::now();
                 let ended = attend(cell, spec, &started, &mut stop).await;
+                let back_off = if cell.life.waits_as_kubelet() { KUBELET } else { SHORT };
+                (first, longest) = (back_off.first, back_off.longest);
                 let over = stop.borrow().is_some() || !restart.follows(ended.code);
                 end = Some(ended);
                 if over {
                     return end;
                 }
-                pause = if began.elapsed() > CALM { Duration::ZERO } else { pause };
+                pause = if began.elapsed() > back_off.calm { Duration::ZERO } else { pause };
                 if !pause.is_zero() {
                     let message = format!("back-off {pause:?} restarting failed container {}", spec.name);
                     await_start(cell, spec, "CrashLoopBackOff", message);
@@ -69,11 +87,11 @@ pub(super) async fn run(cell: &Cell, spec: &Container, restart: Restart, mut sto
             }
             Err(refusal) => {
                 await_start(cell, spec, refusal.reason, refusal.message);
-                pause = pause.max(FIRST_BACKOFF);
+                pause = pause.max(first);
             }
         }
         tokio::select! {
-            () = sleep(pause) => pause = (pause * 2).clamp(FIRST_BACKOFF, LONGEST_BACKOFF),
+            () = sleep(pause) => pause = (pause * 2).clamp(first, longest),
             () = stopped(&mut stop) => {}
         }
     }

@@ -28,6 +28,11 @@ impl PodRunner {
         self.find(namespace, pod, container)?.pause_one(command)
     }
 
+    /// Lets containers that end from now on wait as long as under a kubelet before they are started again, or a few seconds at most.
+    pub fn wait_as_kubelet(&self, yes: bool) {
+        self.ground.waits_as_kubelet.store(yes, Ordering::Relaxed);
+    }
+
     /// Lets a frozen container go on.
     pub fn resume(&self, namespace: &str, pod: &str, container: &str) -> Result<()> {
         self.find(namespace, pod, container).map(|process| process.resume())

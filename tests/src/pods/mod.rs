@@ -110,6 +110,8 @@ struct Ground {
     /// The empty directory over which containers get their roots.
     root: PathBuf,
     other_mounts: Vec<Mount>,
+    /// Whether containers that ended wait as long as under a kubelet.
+    waits_as_kubelet: AtomicBool,
 }
 
 impl PodRunner {
@@ -217,7 +219,8 @@ impl Ground {
         };
         let nodes = nodes.into_iter().map(node_spec).collect();
         let (client, api) = (Client::try_from(config)?, garden.api().clone());
-        Ok(Self { client, api, wire, roster, images, nodes, dir, root, other_mounts })
+        let waits_as_kubelet = AtomicBool::new(false);
+        Ok(Self { client, api, wire, roster, images, nodes, dir, root, other_mounts, waits_as_kubelet })
     }
 
     fn listen(&self, address: SocketAddr) -> Result<TcpListener> {

@@ -5,6 +5,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -105,6 +106,10 @@ impl Life {
 
     fn spec(&self) -> PodSpec {
         self.pod.borrow().spec.clone().unwrap_or_default()
+    }
+
+    pub(super) fn waits_as_kubelet(&self) -> bool {
+        self.ground.waits_as_kubelet.load(Ordering::Relaxed)
     }
 
     fn grace(&self) -> Duration {

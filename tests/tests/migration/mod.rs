@@ -3,6 +3,7 @@
 mod beside_gardenlet;
 mod classic;
 mod departure;
+mod early;
 mod equality;
 mod faults;
 mod faulty_seed;

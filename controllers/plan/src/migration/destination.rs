@@ -151,10 +151,10 @@ pub(crate) fn does_api_serve(context: &Context) -> Check {
 
 pub(crate) fn serve_api(context: &Context) -> Vec<Effect> {
     let replicas = context.replica_notes().and_then(|notes| notes.api_servers.clone());
-    replicas
-        .into_iter()
-        .map(|replicas| Effect::EnsureApi { replicas, fence: context.forward_fence() })
-        .collect()
+    let ensure = replicas.map(|replicas| Effect::EnsureApi { replicas, fence: context.forward_fence() });
+    let held_back = context.at_destination().map(|facts| facts.api_held_back.clone()).unwrap_or_default();
+    let replace = (!held_back.is_empty()).then_some(Effect::ReplaceApi { pods: held_back });
+    ensure.into_iter().chain(replace).collect()
 }
 
 /// Recorded, and thereby true: the record is stored only if no side has begun to roll back.

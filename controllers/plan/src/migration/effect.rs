@@ -83,6 +83,11 @@ pub enum Effect {
         /// Which table of which migration asks.
         fence: String,
     },
+    /// Destination: these Pods are deleted, and others take their place: the kubelet waits before it starts their containers again.
+    ReplaceApi {
+        /// Names of the Pods.
+        pods: Vec<String>,
+    },
     /// Source: the owner record does not exist, if it is this one.
     EnsureNoOwner {
         /// The owner ID that is meant.

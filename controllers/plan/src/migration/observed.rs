@@ -267,6 +267,9 @@ pub struct DestinationFacts {
     pub unresolved: Vec<String>,
     /// Revision up to which snapshots are copied and verified; `None` where none is.
     pub copied: Option<u64>,
+    /// kube-apiservers that were started before the etcd served, have ended, and wait for the kubelet to start them again: names of their
+    /// Pods.
+    pub api_held_back: Vec<String>,
     /// Whether members have gateways, which take connections of clients before the etcd serves.
     pub has_gateways: bool,
     /// Whether snapshots that the etcd did not begin with are copied and verified as well.

@@ -1,6 +1,7 @@
 //! Effects of the destination as calls.
 
-use kube::{Api, ResourceExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, ResourceExt, api::DeleteParams};
 use repot_plan::migration::{
     effect::Effect,
     observed::{MigrationMode, OwnerId, Replicas},
@@ -9,6 +10,7 @@ use serde_json::json;
 
 use super::{buckets, carried, cluster, copies, guard, objects::Objects, prepare, remove, restore};
 use crate::{
+    errors::is_not_found,
     etcd::api::{Etcd, FENCE, Store},
     migration::{
         error::{Error, Result},
@@ -51,6 +53,7 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
             other_etcds(pass, objects, replicas.values().sum(), fence).await?;
             scale::deployments(seed, namespace, objects.plane.api_servers(), replicas, fence).await
         }
+        Effect::ReplaceApi { pods } => replace(seed, namespace, pods).await,
         Effect::EnsureControllers { replicas, fence } | Effect::EnsureKubeControllers { replicas, fence } => {
             scale::deployments(seed, namespace, objects.plane.controllers(), replicas, fence).await
         }
@@ -80,6 +83,17 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
 
 fn state(objects: &Objects) -> Result<&State> {
     objects.state.as_ref().ok_or_else(|| Error::Missing("the ShootState".to_owned()))
+}
+
+async fn replace(seed: &Client, namespace: &str, pods: &[String]) -> Result<()> {
+    let all = Api::<Pod>::namespaced(seed.clone(), namespace);
+    for name in pods {
+        match all.delete(name, &DeleteParams::default()).await {
+            Err(error) if is_not_found(&error) => {}
+            outcome => drop(outcome.map_err(Error::write(format!("delete Pod {name}")))?),
+        }
+    }
+    Ok(())
 }
 
 async fn source_bucket(pass: &Pass<'_>, objects: &Objects) -> Result<()> {

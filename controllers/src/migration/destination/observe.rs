@@ -146,6 +146,7 @@ async fn facts(
         bucket_problem: stored::bucket_problem(context, objects, ledger).await,
         unresolved: unresolved(objects, ledger),
         copied: snapshots.copied,
+        api_held_back: api_held_back(objects, ledger),
         has_gateways: objects.etcds.main().is_some_and(|etcd| etcd.spec.etcd.gateway.is_some()),
         older_copied: copies::is_complete(&objects.jobs, copies::OLDER),
         source_newest: stored::source_newest(context, objects, ledger).await,
@@ -178,6 +179,15 @@ async fn facts(
             false => vec!["objects that were not listed yet".to_owned()],
         },
     })
+}
+
+/// Those that are younger than the etcd fail for another reason, so the kubelet waits rightly.
+fn api_held_back(objects: &Objects, ledger: &Ledger) -> Vec<String> {
+    let served = ledger.steps.get(&Step::EtcdServes).and_then(|record| record.completed);
+    match served.filter(|_| is_open(ledger, Step::ApiServes)) {
+        Some(served) => objects.plane.api_held_back(timestamp(served)),
+        None => Vec::new(),
+    }
 }
 
 /// Whether a member of this Etcd can follow the source: it needs a store, and an owner check with an epoch to take over by.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::{
     api::{apps::v1::Deployment, core::v1::Pod},
     apimachinery::pkg::apis::meta::v1::LabelSelector,
@@ -53,6 +54,16 @@ impl ControlPlane {
     #[must_use]
     pub fn api(&self) -> Workloads {
         self.group(self.api_servers())
+    }
+
+    /// Names of Pods of API servers that were created before `time`, and whose containers the kubelet does not start again yet.
+    #[must_use]
+    pub fn api_held_back(&self, time: Timestamp) -> Vec<String> {
+        let selectors: Vec<_> = self.api_servers().filter_map(|one| one.spec.as_ref()).collect();
+        let is_api = |pod: &&Pod| selectors.iter().any(|spec| selects(&spec.selector, pod));
+        let is_older = |pod: &&Pod| pod.creation_timestamp().is_some_and(|created| created.0 < time);
+        let held = self.pods.iter().filter(is_api).filter(is_older).filter(|pod| is_held_back(pod));
+        held.map(ResourceExt::name_any).collect()
     }
 
     /// The controllers as the plan sees them.
@@ -118,6 +129,12 @@ fn may_run(pod: &Pod) -> bool {
     !matches!(phase, Some("Succeeded" | "Failed"))
 }
 
+fn is_held_back(pod: &Pod) -> bool {
+    let containers = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+    let waiting = containers.into_iter().flatten().filter_map(|one| one.state.as_ref()?.waiting.as_ref());
+    waiting.filter_map(|waiting| waiting.reason.as_deref()).any(|reason| reason == "CrashLoopBackOff")
+}
+
 /// Whether a Pod is ready, and stays.
 #[must_use]
 pub fn is_ready(pod: &Pod) -> bool {
@@ -167,6 +184,33 @@ mod tests {
         let controllers = plane.controller_group();
         assert_eq!((controllers.pods, controllers.ready), (1, 0));
         assert_eq!(controllers.wanted.get("scheduler"), Some(&1));
+    }
+
+    #[test]
+    fn api_servers_older_than_the_etcd_are_held_back_by_the_kubelet() {
+        let pod = |name: &str, app: &str, created: &str, reason: &str| -> Pod {
+            let state = json!({"waiting": {"reason": reason}});
+            let container = json!({
+                "name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 1, "state": state,
+            });
+            serde_json::from_value(json!({
+                "metadata": {"name": name, "labels": {"app": app}, "creationTimestamp": created},
+                "status": {"containerStatuses": [container]},
+            }))
+            .expect("a Pod")
+        };
+        let (old, new) = ("2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z");
+        let plane = ControlPlane {
+            deployments: vec![deployment(API_SERVER, 4, "f")],
+            pods: vec![
+                pod("held", API_SERVER, old, "CrashLoopBackOff"),
+                pod("starts", API_SERVER, old, "ContainerCreating"),
+                pod("young", API_SERVER, new, "CrashLoopBackOff"),
+                pod("other", "scheduler", old, "CrashLoopBackOff"),
+            ],
+        };
+        let served = "2026-01-01T00:00:30Z".parse().expect("a time");
+        assert_eq!(plane.api_held_back(served), ["held"]);
     }
 
     #[test]

@@ -98,6 +98,8 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
     match effect {
         // There is one migration at a time here.
         Effect::SupersedeOthers | Effect::RevokeSourceCredentials => {}
+        // Simulated kubelets start containers again at once.
+        Effect::ReplaceApi { .. } => {}
         // The last copy of a classic migration has all snapshots.
         Effect::CopyOlderSnapshots => {}
         Effect::EnsureFinalizer { present } => clusters.finalizer = *present,

@@ -148,6 +148,7 @@ fn destination(clusters: &mut Clusters) -> DestinationFacts {
         bucket_problem: is_unread.then(|| "the bucket does not answer".to_owned()),
         unresolved: listed(trouble.unresolved),
         copied: clusters.copied,
+        api_held_back: Vec::new(),
         has_gateways: !clusters.trouble.no_gateways,
         older_copied: false,
         source_newest: None,

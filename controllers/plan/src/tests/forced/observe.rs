@@ -150,6 +150,7 @@ fn destination(world: &mut World) -> DestinationFacts {
         bucket_problem: (!is_read).then(|| "the bucket does not answer".to_owned()),
         unresolved: Vec::new(),
         copied: None,
+        api_held_back: Vec::new(),
         has_gateways: false,
         older_copied: world.older_copied,
         source_newest: is_read.then(|| SourceSnapshot {
