@@ -10,7 +10,7 @@ use super::story;
 use super::world::{SEEDS, World, run, small};
 
 /// From the etcd's first answer until a kube-apiserver is ready: less than the kubelet would wait by now.
-const LONGEST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(15);
 /// kube-apiserver gives up four times, each time after 20 s and longer waits.
 const HELD_BACK: Duration = Duration::from_secs(300);
 
