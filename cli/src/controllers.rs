@@ -285,8 +285,9 @@ async fn set_not_ready_at(stop: CancellationToken, readiness: Readiness) {
     readiness.set_not_ready("stopping");
 }
 
-/// Works for as long as the Lease is kept, and gives it back after the last reconcile has ended. Where reconciles are given up, the Lease
-/// expires by itself.
+/// Works for as long as the Lease is kept, and gives it back after the last reconcile has ended.
+///
+/// The Lease of a process that has given reconciles up expires: what it has requested may still be carried out.
 async fn while_leading(
     election: &Election,
     term: &LeaseDeadline,

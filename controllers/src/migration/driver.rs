@@ -128,7 +128,7 @@ impl Driver for Migration<'_> {
     ) -> Result<()> {
         let pass = Pass { context: self.context, migration, facts: &observation.facts };
         match &observation.objects {
-            Objects::Garden(shoot) => garden::act(&pass, shoot.as_deref(), effect).await,
+            Objects::Garden(objects) => garden::act(&pass, objects, effect).await,
             Objects::Source(objects) => source::act(&pass, objects, effect).await,
             Objects::Destination(objects) => destination::act(&pass, objects, effect).await,
         }

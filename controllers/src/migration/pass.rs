@@ -3,10 +3,8 @@
 use repot_plan::migration::observed::Observed;
 
 use super::{
-    api::{ControlPlaneMigration, Shoot},
-    context::Context,
-    destination::objects::Objects as DestinationObjects,
-    source::objects::Objects as SourceObjects,
+    api::ControlPlaneMigration, context::Context, destination::objects::Objects as DestinationObjects,
+    garden::objects::Objects as GardenObjects, source::objects::Objects as SourceObjects,
 };
 
 /// What was observed in a pass.
@@ -19,8 +17,8 @@ pub struct Observation {
 
 /// The objects of one side.
 pub enum Objects {
-    /// Of the garden; `None` where the Shoot does not exist.
-    Garden(Option<Box<Shoot>>),
+    /// Of the garden.
+    Garden(Box<GardenObjects>),
     /// Of the source.
     Source(Box<SourceObjects>),
     /// Of the destination.

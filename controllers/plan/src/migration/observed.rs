@@ -267,8 +267,7 @@ pub struct DestinationFacts {
     pub unresolved: Vec<String>,
     /// Revision up to which snapshots are copied and verified; `None` where none is.
     pub copied: Option<u64>,
-    /// kube-apiservers that were started before the etcd served, have ended, and wait for the kubelet to start them again: names of their
-    /// Pods.
+    /// Names of Pods of kube-apiservers that were started before the etcd served, and wait for the kubelet to start them again.
     pub api_held_back: Vec<String>,
     /// Whether members have gateways, which take connections of clients before the etcd serves.
     pub has_gateways: bool,

@@ -92,6 +92,11 @@ async fn ensure_entry(seed: &Client, name: &str, bucket: &DynamicObject, access:
         Some(found) if found.metadata.deletion_timestamp.is_some() => {
             return Err(Error::Foreign(format!("BackupEntry {name}, which is being deleted,")));
         }
+        // Its Secret leads to another bucket, which may have older snapshots of the same Shoot.
+        Some(found) if found.spec.bucket_name != bucket.name_any() => {
+            let other = found.spec.bucket_name;
+            return Err(Error::Foreign(format!("BackupEntry {name}, which names the bucket {other},")));
+        }
         Some(_) => return Ok(()),
         None => {}
     }
@@ -174,8 +179,9 @@ pub async fn missing_secret(seed: &Client, objects: &Objects) -> Result<Option<S
     if has_secret(seed, &objects.namespace, BACKUP_SECRET).await? {
         return Ok(None);
     }
-    let entry = objects.backup_entry.as_deref().unwrap_or_default();
-    Ok(Some(format!("Secret {BACKUP_SECRET}, which the controller of BackupEntry {entry} writes")))
+    let writer = objects.backup_entry.as_ref();
+    let writer = writer.map(|entry| format!(", which the controller of BackupEntry {entry} writes"));
+    Ok(Some(format!("Secret {BACKUP_SECRET}{}", writer.unwrap_or_default())))
 }
 
 async fn has_secret(seed: &Client, namespace: &str, name: &str) -> Result<bool> {

@@ -10,7 +10,7 @@ use repot_plan::{
 };
 use serde_json::{Value, json};
 
-use super::{backup_entry, ignored, operation};
+use super::{backup_entry, ignored, objects::Objects, operation};
 use crate::{
     errors::is_not_found,
     migration::{
@@ -27,8 +27,8 @@ use crate::{
 ///
 /// # Errors
 /// [`Error`]. The next pass looks again.
-pub async fn act(pass: &Pass<'_>, shoot: Option<&Shoot>, effect: &Effect) -> Result<()> {
-    let shoot = || shoot.ok_or_else(|| Error::Missing("the Shoot".to_owned()));
+pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<()> {
+    let shoot = || objects.shoot.as_ref().ok_or_else(|| Error::Missing("the Shoot".to_owned()));
     match effect {
         Effect::EnsureFinalizer { present } => {
             finalizer(pass.context, pass.migration, shoot().ok(), *present).await
@@ -46,7 +46,9 @@ pub async fn act(pass: &Pass<'_>, shoot: Option<&Shoot>, effect: &Effect) -> Res
         Effect::EnsureIgnored { ignored } => ignore(pass, shoot()?, *ignored).await,
         Effect::EnsureStatusSeed { seed } => status(pass, shoot()?, json!({"seedName": seed})).await,
         Effect::EnsureBackupEntrySeed { seed } => {
-            backup_entry::bind(pass.context.garden_client(), shoot()?, seed).await
+            let entry = objects.backup_entry.as_ref();
+            let entry = entry.ok_or_else(|| Error::Missing("the BackupEntry".to_owned()))?;
+            backup_entry::bind(pass.context.garden_client(), entry, seed).await
         }
         Effect::EnsureSpecSeed { seed } => bind(pass.context, shoot()?, seed).await,
         _ => Ok(()),

@@ -1,8 +1,9 @@
 //! The side of the garden: the Shoot, and whether the destination is fit.
 
 mod act;
-mod backup_entry;
+pub mod backup_entry;
 mod ignored;
+pub mod objects;
 mod observe;
 mod operation;
 pub mod seed_change;

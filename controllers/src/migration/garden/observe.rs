@@ -11,12 +11,12 @@ use repot_plan::migration::observed::{
 };
 use serde_json::Value;
 
-use super::{backup_entry, ignored, operation};
+use super::{backup_entry, ignored, objects::Objects, operation};
 use crate::migration::{
     api::{ControlPlaneMigration, Shoot},
     context::Context,
     error::{Error, Result},
-    pass::{Objects, Observation},
+    pass::{self, Observation},
     siblings,
 };
 
@@ -37,6 +37,10 @@ pub async fn observe(
         seed(garden, &spec.source_seed),
         seed(garden, &spec.destination_seed),
     )?;
+    let backup_entry = match &shoot {
+        Some(shoot) => backup_entry::find(garden, shoot).await?,
+        None => None,
+    };
     let status = shoot.as_ref().map(|shoot| &shoot.status);
     let facts = GardenFacts {
         other_migration: siblings::obstacle(&others, migration),
@@ -53,10 +57,7 @@ pub async fn observe(
         },
         spec_seed: shoot.as_ref().and_then(|shoot| shoot.spec.seed_name.clone()).unwrap_or_default(),
         status_seed: status.and_then(|status| status.seed_name.clone()).unwrap_or_default(),
-        backup_entry: match shoot.as_ref() {
-            Some(shoot) => backup_entry::seeds(garden, shoot).await?,
-            None => None,
-        },
+        backup_entry: backup_entry.as_ref().map(backup_entry::seeds),
         last_operation: status
             .and_then(|status| status.last_operation.as_ref())
             .map(|last| FormerOperation { kind: last.kind.clone(), state: last.state.clone() }),
@@ -84,7 +85,7 @@ pub async fn observe(
         ),
     };
     let facts = Observed { request, facts: Facts::Garden(Box::new(facts)) };
-    Ok(Observation { facts, objects: Objects::Garden(shoot.map(Box::new)) })
+    Ok(Observation { facts, objects: pass::Objects::Garden(Box::new(Objects { shoot, backup_entry })) })
 }
 
 /// Whether the Seed that `spec.seedName` of the Shoot names is being deleted, or gone: Gardener refuses annotations of the Shoot then. Of

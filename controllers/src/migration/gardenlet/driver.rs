@@ -11,8 +11,7 @@ use repot_plan::{
 
 use super::{
     destination::{self, Objects as DestinationObjects},
-    garden::{self, Objects as GardenObjects},
-    request,
+    garden, request,
     status::{self, Ledger},
 };
 use crate::{
@@ -24,6 +23,7 @@ use crate::{
         clock,
         context::Context,
         error::{Error, Result},
+        garden::objects::Objects as GardenObjects,
         record,
     },
     reconciler::ReconcileError,

@@ -1,16 +1,10 @@
 //! The garden: Shoot, BackupEntry and Seeds are observed, and written under the versions that were observed.
 
-use kube::{
-    Api, Client, ResourceExt,
-    api::Patch,
-    core::{DynamicObject, GroupVersionKind},
-    discovery::ApiResource,
-};
+use kube::{ResourceExt, api::Patch, core::DynamicObject};
 use repot_api::{
     gardener::{gardenlet::RESTORE_REQUEST, shoot::Seed},
     names::{CORE_GROUP, MIGRATION_GROUP},
 };
-use repot_apimachinery::value::text_at;
 use repot_plan::gardenlet::{
     Step,
     effect::Effect,
@@ -28,7 +22,7 @@ use crate::{
         api::{ControlPlaneMigration, Shoot},
         context::Context,
         error::{Error, Result},
-        garden::{bind, finalizer, refusals_of, seed, shoots},
+        garden::{backup_entry, bind, finalizer, objects::Objects, refusals_of, seed, shoots},
         seed::{params, under},
         siblings,
     },
@@ -58,17 +52,6 @@ const fn of(resource: &'static str, subresource: &'static str, verb: &'static st
     Right { group: CORE_GROUP, resource, subresource, verb }
 }
 
-/// Objects of the garden, as they were observed.
-pub struct Objects {
-    shoot: Option<Shoot>,
-    backup_entry: Option<DynamicObject>,
-}
-
-fn backup_entries(garden: &Client, namespace: &str) -> Api<DynamicObject> {
-    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(CORE_GROUP, "v1beta1", "BackupEntry"));
-    Api::namespaced_with(garden.clone(), namespace, &kind)
-}
-
 /// Observes the garden.
 ///
 /// # Errors
@@ -91,12 +74,8 @@ pub async fn observe(
         seed(garden, &spec.source_seed),
         seed(garden, &spec.destination_seed),
     )?;
-    let entry = shoot.as_ref().and_then(Shoot::backup_entry).filter(|_| missing.is_empty());
-    let backup_entry = match &entry {
-        Some(name) => {
-            let found = backup_entries(garden, &namespace).get_opt(name).await;
-            found.map_err(Error::read(format!("BackupEntry {namespace}/{name}")))?
-        }
+    let backup_entry = match shoot.as_ref().filter(|_| missing.is_empty()) {
+        Some(shoot) => backup_entry::find(garden, shoot).await?,
         None => None,
     };
     let mut refusals =
@@ -156,10 +135,11 @@ fn shoot_facts(shoot: &Shoot) -> ShootFacts {
 }
 
 fn entry_facts(entry: &DynamicObject) -> BackupEntryFacts {
-    let text = |path| text_at(&entry.data, path).map(str::to_owned);
+    let seeds = backup_entry::seeds(entry);
+    let named = |seed: String| (!seed.is_empty()).then_some(seed);
     BackupEntryFacts {
-        spec_seed: text("/spec/seedName"),
-        status_seed: text("/status/seedName"),
+        spec_seed: named(seeds.spec),
+        status_seed: named(seeds.status),
         fence: entry.annotations().get(FENCE).cloned().unwrap_or_default(),
     }
 }
@@ -225,15 +205,9 @@ async fn patch_shoot_status(context: &Context, shoot: &Shoot, patch: Value) -> R
     outcome.map(drop).map_err(Error::write("write the status of the Shoot"))
 }
 
-async fn patch_entry(context: &Context, objects: &Objects, patch: Value, is_status: bool) -> Result<()> {
+async fn patch_entry(context: &Context, objects: &Objects, fields: Value, is_status: bool) -> Result<()> {
     let entry = objects.backup_entry.as_ref().ok_or_else(|| Error::Missing("the BackupEntry".to_owned()))?;
-    let all = backup_entries(context.garden_client(), &entry.namespace().unwrap_or_default());
-    let (name, patch) = (entry.name_any(), under(entry.resource_version(), patch));
-    let outcome = match is_status {
-        true => all.patch_status(&name, &params(), &patch).await,
-        false => all.patch(&name, &params(), &patch).await,
-    };
-    outcome.map(drop).map_err(Error::write(format!("write BackupEntry {name}")))
+    backup_entry::patch(context.garden_client(), entry, fields, is_status).await
 }
 
 #[cfg(test)]
