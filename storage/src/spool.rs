@@ -352,7 +352,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let spool = Spool::new(dir.path(), 0);
         let alter = |file: &File, kind: &str| match kind {
-            "altered" => file.write_all_at(b"x", SEALED as u64 + 100).unwrap(),
+            // Flipped, not replaced: a fixed byte would be the sealed one, once in 256 runs.
+            "altered" => {
+                let at = SEALED + 100;
+                file.write_all_at(&[bytes(file)[at] ^ 1], at as u64).unwrap();
+            }
             "cut" => file.set_len(2 * SEALED as u64 + 10).unwrap(),
             _ => {
                 let all = bytes(file);

@@ -62,7 +62,8 @@ impl Spec {
     fn command(&self) -> Command {
         let mut command = if cfg!(target_os = "linux") {
             let mut wrapped = Command::new("setpriv");
-            wrapped.args(["--pdeathsig", "KILL"]).arg(&self.program);
+            wrapped.args(["--pdeathsig", "KILL", "sh", "-c", RUN_FOR_PARENT, "sh"]);
+            wrapped.arg(std::process::id().to_string()).arg(&self.program);
             wrapped
         } else {
             Command::new(&self.program)
@@ -72,6 +73,10 @@ impl Spec {
         command
     }
 }
+
+/// Runs a program for the process whose id is the first argument. The kernel sends no signal for a parent that was killed before
+/// `setpriv` asked for one, so the parent is compared afterwards.
+const RUN_FOR_PARENT: &str = r#"[ "$PPID" = "$1" ] || exit 1; shift; exec "$@""#;
 
 /// A running (or ended) program.
 pub struct Process {
