@@ -5,8 +5,8 @@
 //! agent that hangs. So the end of the lease is part of the verdict, and is armed as a deadline of the etcd process. The other side
 //! need not know why: once the record has named it for [`Timing::wait`], nobody else serves ([`handover`]).
 //!
-//! A record that names somebody else, or nobody, ends the ownership: etcd is stopped *first*, so that a store out of reach cannot
-//! keep it alive, and then a final snapshot is taken, once. Not knowing is no such end: no snapshot is taken, and when the own id
+//! A record that names somebody else, or nobody, ends the ownership: clients are cut off *first*, so that a store out of reach cannot
+//! keep them served, and then a final snapshot is taken, once. Not knowing is no such end: no snapshot is taken, and when the own id
 //! is read again, etcd resumes. After such an end it does not, not even where no final snapshot could be taken: another etcd may
 //! have gone on from there, or from an older snapshot. An etcd without data has nothing to lose: it waits until it is the owner.
 //!
@@ -104,7 +104,10 @@ pub enum Verdict {
     },
     /// End etcd now, before anything else; look again at once.
     StopEtcd(Reason),
-    /// Start etcd for the snapshot only, take it, and end etcd.
+    /// Cut off all clients now, before anything else, and let etcd run on for the final snapshot where that is possible; look again at
+    /// once.
+    CutOffClients(Reason),
+    /// Take the final snapshot of an etcd that no client reaches, started for that where it does not run, and end it.
     TakeFinalSnapshot(Reason),
     /// Do not start etcd.
     StayDown(Reason),
@@ -122,7 +125,7 @@ pub fn decide(facts: &Facts, timing: &Timing, now: Time) -> (Verdict, Seen) {
     let until = seen.confirmed.map_or(Time(0), |begun| begun.after(timing.lease()));
     let confirmed = now < until;
     let verdict = match (seen.lost.is_some(), confirmed, facts.etcd) {
-        (true, _, Etcd::Serves) => Verdict::StopEtcd(lost("the record names another owner")),
+        (true, _, Etcd::Serves) => Verdict::CutOffClients(lost("the record names another owner")),
         // Nothing is lost with it either: it may be the next owner, started early.
         (true, ..) if facts.past == OwnershipHistory::NoData => {
             Verdict::StayDown(lost("the record names another owner so far, and there are no data to save"))

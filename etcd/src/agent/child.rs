@@ -25,6 +25,8 @@ use super::{
 
 /// A guard says at once that etcd is started, or it will not say it at all.
 const START: Duration = Duration::from_secs(60);
+/// How long a guard may take to close the proxy of clients.
+pub(super) const CUT_OFF: Duration = Duration::from_secs(1);
 /// A guard ends this soon after its etcd was to be dead.
 const END: Duration = Duration::from_secs(30);
 
@@ -85,6 +87,7 @@ impl Child {
             Ok(Some(Word::Ended(ending))) => {
                 return Err(io::Error::other(format!("it did not start: {ending}")));
             }
+            Ok(Some(Word::CutOff)) => return Err(io::Error::other("its guard says what it was not asked")),
             Ok(None) => return Err(io::Error::other("its guard could not start it")),
             Err(_) => return Err(io::Error::other("its guard does not answer")),
         }
@@ -101,12 +104,19 @@ impl Child {
         self.order(Order::Until(until)).await;
     }
 
+    /// Closes the proxy of clients for good, and lets etcd run. False where the guard does not say in time that no client is connected
+    /// any more.
+    pub(super) async fn cut_off_clients(&mut self) -> bool {
+        self.order(Order::CutOff).await;
+        matches!(timeout(CUT_OFF, self.word()).await, Ok(Some(Word::CutOff)))
+    }
+
     /// Waits until it has ended. Safe to be broken off and called again.
     pub(super) async fn wait(&mut self) -> Ending {
         loop {
             match self.word().await {
                 Some(Word::Ended(ending)) => return ending,
-                Some(Word::Pid(_)) => {}
+                Some(Word::Pid(_) | Word::CutOff) => {}
                 None => return Ending::Unknown,
             }
         }

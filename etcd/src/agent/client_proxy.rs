@@ -79,7 +79,7 @@ impl ClientProxy {
         Ok(Self { until, listeners: tasks })
     }
 
-    /// Closes the listeners, and returns when they are closed.
+    /// Closes the listeners and all connections. When it returns, nothing is handed on any more, in either direction.
     pub(super) async fn close(mut self) {
         self.listeners.shutdown().await;
     }

@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Final snapshots that are asked whose time they end: the newest ones.
 const CANDIDATES: usize = 4;
 /// An agent that hangs leaves a private etcd running for no longer.
-const LIFE: Duration = Duration::from_secs(60);
+pub(super) const LIFE: Duration = Duration::from_secs(60);
 
 /// How it ended.
 pub(super) enum Outcome {
@@ -77,7 +77,7 @@ pub(super) struct FinalSnapshotTask<'a> {
 }
 
 impl FinalSnapshotTask<'_> {
-    /// Starts etcd privately and waits until the snapshot is in the store. etcd is not stopped then.
+    /// Lets etcd run privately and waits until the snapshot is in the store. etcd is not stopped then.
     pub(super) async fn run(&self, say: &(impl Fn(&str) + Sync)) -> Outcome {
         if self.agent.settings.config.store.is_none() {
             return Outcome::GivenUp(
@@ -162,7 +162,8 @@ impl FinalSnapshotTask<'_> {
             _ => {}
         }
         let voters = self.alone().await?;
-        let current = Revision(header.map_or(0, etcd_client::ResponseHeader::revision));
+        // Asked after that: until then, clients of other members could write.
+        let current = clients::read(&client, PATIENCE).await.map_err(members)?;
         if !memory.has_tried_delta {
             let delta = FinalDelta {
                 client: &client,

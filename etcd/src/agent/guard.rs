@@ -14,8 +14,9 @@
 //! Clients of an etcd with a deadline connect to the [proxy](super::client_proxy) in the guard, so that none is answered between the
 //! deadline and the end of etcd.
 //!
-//! Orders are lines: `until <ms> <ms>` (the deadline, by both clocks of [`clock`](super::clock)), `forever` (there is none), `stop <ms>` (SIGTERM, and SIGKILL after so
-//! long). The guard answers with two lines, `pid <n>` and, when etcd has ended, `exit <code>`, `signal <n>` or `overdue`.
+//! Orders are lines: `until <ms> <ms>` (the deadline, by both clocks of [`clock`](super::clock)), `forever` (there is none), `cut-off`
+//! (close the proxy, and let etcd run), `stop <ms>` (SIGTERM, and SIGKILL after so long). The guard answers with lines: `pid <n>`,
+//! `cut-off` when no client is connected any more, and, when etcd has ended, `exit <code>`, `signal <n>` or `overdue`.
 
 use std::{
     ffi::OsString,
@@ -49,6 +50,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) enum Order {
     /// End etcd by itself at this time; never, where there is none.
     Until(Option<Deadline>),
+    /// Close the proxy of clients for good, and let etcd run.
+    CutOff,
     /// End it in good order, and not in good order after this time.
     Stop(Duration),
 }
@@ -59,6 +62,7 @@ impl Order {
         match self {
             Self::Until(Some(deadline)) => format!("until {}\n", deadline.text()),
             Self::Until(None) => "forever\n".to_owned(),
+            Self::CutOff => "cut-off\n".to_owned(),
             Self::Stop(grace) => format!("stop {}\n", grace.as_millis()),
         }
     }
@@ -69,6 +73,7 @@ impl Order {
             Some(("until", time)) => Some(Self::Until(Some(Deadline::parse(time)?))),
             Some(("stop", time)) => Some(Self::Stop(millis(time)?)),
             None if line == "forever" => Some(Self::Until(None)),
+            None if line == "cut-off" => Some(Self::CutOff),
             _ => None,
         }
     }
@@ -103,6 +108,8 @@ impl std::fmt::Display for Ending {
 pub(super) enum Word {
     /// etcd runs as this process.
     Pid(u32),
+    /// The proxy of clients is closed.
+    CutOff,
     /// It has ended.
     Ended(Ending),
 }
@@ -111,6 +118,7 @@ impl Word {
     fn line(self) -> String {
         match self {
             Self::Pid(pid) => format!("pid {pid}\n"),
+            Self::CutOff => "cut-off\n".to_owned(),
             Self::Ended(Ending::Code(code)) => format!("exit {code}\n"),
             Self::Ended(Ending::Signal(signal)) => format!("signal {signal}\n"),
             Self::Ended(Ending::Overdue | Ending::Unknown) => "overdue\n".to_owned(),
@@ -122,6 +130,7 @@ impl Word {
             Some(("pid", pid)) => pid.parse().ok().map(Self::Pid),
             Some(("exit", code)) => code.parse().ok().map(|code| Self::Ended(Ending::Code(code))),
             Some(("signal", signal)) => signal.parse().ok().map(|signal| Self::Ended(Ending::Signal(signal))),
+            None if line == "cut-off" => Some(Self::CutOff),
             None if line == "overdue" => Some(Self::Ended(Ending::Overdue)),
             _ => None,
         }
@@ -195,7 +204,7 @@ async fn hold(options: &Options) -> io::Result<()> {
     if until.is_some_and(Deadline::is_over) {
         return say(Word::Ended(Ending::Overdue));
     }
-    let proxy = match &options.proxy {
+    let mut proxy = match &options.proxy {
         Some(addresses) => Some(ClientProxy::open(addresses, until).await?),
         None => None,
     };
@@ -206,10 +215,8 @@ async fn hold(options: &Options) -> io::Result<()> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0).kill_on_drop(true);
     let child = command.spawn()?;
     say(Word::Pid(child.id().unwrap_or_default()))?;
-    let ending = watch(child, orders, until, proxy.as_ref()).await?;
-    if let Some(proxy) = proxy {
-        proxy.close().await;
-    }
+    let ending = watch(child, orders, until, &mut proxy).await?;
+    close(&mut proxy).await;
     say(Word::Ended(ending))
 }
 
@@ -236,7 +243,7 @@ async fn watch(
     mut child: Child,
     mut orders: Lines<BufReader<pipe::Receiver>>,
     mut until: Option<Deadline>,
-    proxy: Option<&ClientProxy>,
+    proxy: &mut Option<ClientProxy>,
 ) -> io::Result<Ending> {
     // When SIGTERM has had its time.
     let mut kill_at: Option<Deadline> = None;
@@ -253,7 +260,13 @@ async fn watch(
             order = next(&mut orders) => match order {
                 Some(Order::Until(new)) => {
                     until = new;
-                    proxy.inspect(|proxy| proxy.renew(new));
+                    if let Some(proxy) = &proxy {
+                        proxy.renew(new);
+                    }
+                }
+                Some(Order::CutOff) => {
+                    close(proxy).await;
+                    say(Word::CutOff)?;
                 }
                 Some(Order::Stop(grace)) => {
                     terminate(&child);
@@ -263,6 +276,13 @@ async fn watch(
             },
             () = sleep_until(look) => {}
         }
+    }
+}
+
+/// Returns when no client is connected any more.
+async fn close(proxy: &mut Option<ClientProxy>) {
+    if let Some(proxy) = proxy.take() {
+        proxy.close().await;
     }
 }
 
@@ -295,14 +315,17 @@ mod tests {
     #[test]
     fn orders_and_words_are_read_as_they_are_written() {
         let deadline = Deadline::parse("1234 5678").expect("a deadline");
-        for order in [Order::Until(Some(deadline)), Order::Until(None), Order::Stop(Duration::from_secs(3))] {
+        let stop = Order::Stop(Duration::from_secs(3));
+        for order in [Order::Until(Some(deadline)), Order::Until(None), Order::CutOff, stop] {
             assert_eq!(Order::parse(order.line().trim_end()), Some(order));
         }
         for ending in [Ending::Code(1), Ending::Signal(9), Ending::Overdue] {
             let word = Word::Ended(ending);
             assert_eq!(Word::parse(word.line().trim_end()), Some(word));
         }
-        assert_eq!(Word::parse(Word::Pid(7).line().trim_end()), Some(Word::Pid(7)));
+        for word in [Word::Pid(7), Word::CutOff] {
+            assert_eq!(Word::parse(word.line().trim_end()), Some(word));
+        }
         for nonsense in ["", "until", "until x", "until 1", "forever 1", "stop"] {
             assert_eq!(Order::parse(nonsense), None, "{nonsense}");
         }

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Agent,
     clock::{self, Deadline, WallClockOffset},
-    final_snapshot::{FinalSnapshotTask, Outcome},
+    final_snapshot::{self, FinalSnapshotTask, Outcome},
     mark::{self, OwnershipMarker},
     report::{Ownership, StatusReporter},
     settings::{chain, open, open_all},
@@ -219,10 +219,14 @@ impl<'a> Owner<'a> {
                 Verdict::StopEtcd(why) => {
                     supervisor.order(Etcd::Stopped, None);
                     self.say("Stop", Some(&why), detail);
-                    if self.seen.lost.is_some() {
-                        self.cut_off().await;
-                    }
                     supervisor.reached(Etcd::Stopped).await;
+                    continue;
+                }
+                Verdict::CutOffClients(why) => {
+                    supervisor.order(Etcd::Private, Some(Deadline::after(final_snapshot::LIFE)));
+                    self.say("CutOff", Some(&why), detail);
+                    self.cut_off().await;
+                    supervisor.left(Etcd::Serves).await;
                     continue;
                 }
                 Verdict::TakeFinalSnapshot(why) => self.finish(&why).await,

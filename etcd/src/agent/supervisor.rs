@@ -7,8 +7,11 @@
 //! supervisor.renew(until);                         ... later than that
 //! supervisor.order(Etcd::Stopped, None);           end now
 //! supervisor.reached(Etcd::Stopped).await;         ... and it is gone
-//! supervisor.order(Etcd::Private, None);           run for the final snapshot: only the loopback interface, another port
+//! supervisor.order(Etcd::Private, Some(until));    run for the final snapshot: only the loopback interface, another port
 //! ```
+//!
+//! An etcd that serves and is to run privately runs on: its guard closes the proxy of clients. So a large one need not read its
+//! database again.
 //!
 //! The deadline holds although this process may hang or be frozen: the [guard](super::guard) keeps it. After it has passed, etcd is
 //! not started again before another deadline is given. An agent without an owner's record runs etcd without a deadline; one with a
@@ -26,12 +29,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     begin::Bootstrapper,
-    child::Child,
+    child::{CUT_OFF, Child},
     client_proxy::ProxyAddresses,
     clock::Deadline,
     flags::{self, Listen},
     guard::Ending,
-    report::Phase,
+    report::{Phase, StatusReporter},
 };
 
 /// How long etcd has to end in good order; it is killed then. Whoever waits for an etcd to be gone counts on it.
@@ -119,6 +122,11 @@ impl Supervisor {
         let _ = self.seen.subscribe().wait_for(|seen| seen.etcd == etcd).await;
     }
 
+    /// Waits until etcd does not do this any more.
+    pub async fn left(&self, etcd: Etcd) {
+        let _ = self.seen.subscribe().wait_for(|seen| seen.etcd != etcd).await;
+    }
+
     /// Does what is ordered until `stop`; etcd has ended then.
     pub async fn run(&self, bootstrapper: &Bootstrapper, stop: &CancellationToken) {
         let mut wanted = self.wanted.subscribe();
@@ -144,7 +152,7 @@ impl Supervisor {
             let begun = Instant::now();
             let failed = match self.launch(bootstrapper, &entry, now).await {
                 Ok(child) => {
-                    let ending = self.watch(child, &mut wanted, now, stop).await;
+                    let ending = self.watch(child, &bootstrapper.board, &mut wanted, now, stop).await;
                     self.seen.send_replace(STOPPED);
                     ending.map(|ending| format!("etcd ended by itself: {ending}"))
                 }
@@ -200,15 +208,28 @@ impl Supervisor {
     async fn watch(
         &self,
         mut child: Child,
+        board: &StatusReporter,
         wanted: &mut watch::Receiver<Wanted>,
-        running: Wanted,
+        mut running: Wanted,
         stop: &CancellationToken,
     ) -> Option<Ending> {
+        let mut grace = STOP_GRACE;
         loop {
             tokio::select! {
                 ending = child.wait() => return Some(ending),
                 _ = wanted.changed() => {
                     let now = *wanted.borrow_and_update();
+                    let has_proxy = running.etcd == Etcd::Serves && running.until.is_some();
+                    if has_proxy && now.now() == Etcd::Private {
+                        if child.cut_off_clients().await {
+                            running.etcd = Etcd::Private;
+                            self.seen.send_modify(|seen| seen.etcd = Etcd::Private);
+                            board.say(Phase::Private, "etcd runs, and its clients are cut off");
+                            tracing::info!("clients of etcd are cut off");
+                        } else {
+                            grace = STOP_GRACE.saturating_sub(CUT_OFF);
+                        }
+                    }
                     if now.now() == running.etcd {
                         child.arm(now.until).await;
                         continue;
@@ -216,7 +237,7 @@ impl Supervisor {
                 }
                 () = stop.cancelled() => {}
             }
-            let ending = child.stop(STOP_GRACE).await;
+            let ending = child.stop(grace).await;
             tracing::info!(%ending, "etcd is stopped");
             return None;
         }

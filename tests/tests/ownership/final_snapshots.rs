@@ -8,13 +8,24 @@ use repot_tests::run;
 use repot_tests::s3::S3Server;
 use repot_tests::wait::until;
 use rustix::process::{Pid, Signal, kill_process};
+use repot_etcd_core::snapshot::SnapshotName;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
 
 use super::world::{
     LEASE, NEW, OLD, OwnershipFixture, RECORD, WAIT, Writer, client_url, never_both, signal_alone, stays_down,
 };
 use crate::etcd_agent::world::DEADLINE;
+
+/// Ends when the other side has closed the connection.
+async fn read_to_end(stream: &mut TcpStream) {
+    let mut left = Vec::new();
+    // A reset is an end, too.
+    let _ = stream.write_all(b"x").await;
+    let _ = stream.read_to_end(&mut left).await;
+}
 
 fn waits_for_the_store(status: &Value) -> bool {
     status["owner"]["message"].to_string().contains("the store is waited for")
@@ -36,9 +47,15 @@ fn a_store_out_of_reach_keeps_no_etcd_alive_and_gets_the_snapshot_later() {
         old_writer.goes_on().await?;
         old.get("/snapshot/full").await?.ok()?;
         s3.process().kill();
+        let (etcds, url) = (old.etcds()?, client_url(&world.old, 0));
+        let mut connected = TcpStream::connect(url.trim_start_matches("http://")).await?;
         world.hand_over(&[NEW]).await?;
         let status = old.says("that it waits for the store", waits_for_the_store).await?;
         assert_eq!(status["phase"], json!("Private"), "{status}");
+        // A large etcd would need many seconds to start again. No client is connected to it any more, and none can connect.
+        assert_eq!(old.etcds()?, etcds, "etcd was started again");
+        timeout(DEADLINE, read_to_end(&mut connected)).await?;
+        assert!(TcpStream::connect(url.trim_start_matches("http://")).await.is_err(), "{url} is served");
         let taken = old_writer.writes().len();
         // Started again while the store is away, with a record that names it again: another etcd may have gone on.
         old.kill_alone()?;
@@ -81,6 +98,36 @@ fn members_that_all_lost_ownership_still_have_a_quorum_for_one_final_snapshot() 
         new_writer.goes_on().await?;
         old_writer.is_all_in(&world.new.client(&[new]).await?).await?;
         never_both(&old_writer, &new_writer)
+    });
+}
+
+#[test]
+fn final_delta_holds_every_write_that_any_member_has_acknowledged() {
+    run(async |env| {
+        let world = OwnershipFixture::new(env, 3).await?;
+        let mut old = world.old.start_all(env).await?;
+        let writers: Vec<Writer> = ["0", "1", "2"]
+            .into_iter()
+            .zip(0..)
+            .map(|(side, at)| Writer::start(client_url(&world.old, at), side))
+            .collect();
+        for writer in &writers {
+            writer.goes_on().await?;
+        }
+        world.hand_over(&[NEW]).await?;
+        let is_named = |status: &Value| status["owner"]["finalDelta"].is_string();
+        let mut delta = None;
+        for agent in &mut old {
+            let owner = stays_down(agent, "NotOwner").await?;
+            let status = agent.get("/status").await?.ok()?;
+            assert_eq!(status["owner"]["finalSnapshot"], owner["finalSnapshot"]);
+            delta = delta.or_else(|| is_named(&status).then(|| status["owner"]["finalDelta"].clone()));
+        }
+        let delta: SnapshotName = delta.as_ref().and_then(Value::as_str).context("a final delta")?.parse()?;
+        let writes = writers.iter().flat_map(Writer::writes);
+        let last = writes.map(|write| write.revision).max().context("a write")?;
+        ensure!(delta.last.0 >= last, "{delta} ends before revision {last}, which was acknowledged");
+        Ok(())
     });
 }
 

@@ -127,6 +127,7 @@ pub fn signal_alone(agent: &Agent, signal: Signal) -> Result<()> {
 pub struct Write {
     pub number: usize,
     pub acked: Instant,
+    pub revision: i64,
 }
 
 /// A client that writes, one key after the other, for as long as somebody takes them.
@@ -199,8 +200,9 @@ async fn write(url: String, side: &'static str, acked: Arc<Mutex<Vec<Write>>>, a
         }
         let put = async { client.as_ref()?.kv_client().put(key(side, number), "x", None).await.ok() };
         match timeout(PATIENCE, put).await {
-            Ok(Some(_)) => {
-                let write = Write { number, acked: Instant::now() };
+            Ok(Some(put)) => {
+                let revision = put.header().map_or(0, etcd_client::ResponseHeader::revision);
+                let write = Write { number, acked: Instant::now(), revision };
                 if let Ok(mut all) = acked.lock() {
                     all.push(write);
                 }

@@ -135,6 +135,8 @@ impl World {
         let (mut facts, mut etcd, mut stops_at) = (mk_facts(Answer::Slow, Etcd::Serves), Etcd::Serves, None);
         facts.seen.confirmed = Some(Time(0));
         let (mut begun, mut until) = (0_u64, clock.counts(timing.lease()));
+        // What it does once it has stopped to serve.
+        let mut then = Etcd::Stopped;
         let mut ended = Ended::default();
         while begun < 3_000_000 {
             facts.answer = self.hear(begun, trouble);
@@ -143,19 +145,23 @@ impl World {
                 stops_at.get_or_insert(until + clock.counts(timing.stop));
             }
             if stops_at.is_some_and(|at| at <= now) {
-                ended.at = ended.at.max(stops_at.unwrap_or_default());
-                (etcd, stops_at) = (Etcd::Stopped, None);
+                if etcd == Etcd::Serves {
+                    ended.at = ended.at.max(stops_at.unwrap_or_default());
+                }
+                (etcd, stops_at) = (then, None);
             }
             (facts.begun, facts.etcd) = (clock.shows(begun), etcd);
             let (verdict, seen) = decide(&facts, &timing, clock.shows(now));
             facts.seen = seen;
             match verdict {
                 // It takes its time, and serves until then.
-                Verdict::StopEtcd(why) => {
+                Verdict::StopEtcd(_) => {
                     stops_at.get_or_insert(now + clock.counts(timing.stop));
-                    if why.reason == "NotOwner" {
-                        facts.past = OwnershipHistory::CutOff;
-                    }
+                    then = Etcd::Stopped;
+                }
+                Verdict::CutOffClients(_) => {
+                    stops_at.get_or_insert(now + clock.counts(timing.stop));
+                    (then, facts.past) = (Etcd::Private, OwnershipHistory::CutOff);
                 }
                 Verdict::TakeFinalSnapshot(_) if etcd == Etcd::Serves => {
                     return Err(format!("seed {seed}: takes the final snapshot of an etcd that serves"));
@@ -165,7 +171,7 @@ impl World {
                 }
                 Verdict::TakeFinalSnapshot(_) => {
                     ended.snapshot.get_or_insert(now);
-                    facts.past = OwnershipHistory::FinalSnapshot;
+                    (etcd, facts.past) = (Etcd::Stopped, OwnershipHistory::FinalSnapshot);
                 }
                 Verdict::Resume { .. } if facts.past != OwnershipHistory::Sound => {
                     return Err(format!("seed {seed}: serves after it was cut off"));
@@ -254,11 +260,9 @@ const FAULTS: &[(&str, Decide, &str)] = &[
         "both serve",
     ),
     (
-        "takes the final snapshot before it ends etcd",
+        "takes the final snapshot before it cuts off clients",
         |facts, timing, now| match decide(facts, timing, now) {
-            (Verdict::StopEtcd(why), seen) if why.reason == "NotOwner" => {
-                (Verdict::TakeFinalSnapshot(why), seen)
-            }
+            (Verdict::CutOffClients(why), seen) => (Verdict::TakeFinalSnapshot(why), seen),
             other => other,
         },
         "takes the final snapshot of an etcd that serves",

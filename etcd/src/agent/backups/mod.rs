@@ -180,8 +180,11 @@ impl Taker {
             let outcome = match self.standing().await {
                 Standing::Leader(slot) if self.agent.settings.config.store.is_some() => {
                     self.state.send_modify(|state| state.leads = true);
+                    let mut seen = self.agent.supervisor.follow();
                     tokio::select! {
                         outcome = self.lead(&slot) => outcome,
+                        // An etcd whose clients are cut off runs on, and its final snapshot needs what it has of the machine.
+                        _ = seen.wait_for(|seen| seen.etcd != Etcd::Serves) => Ok(()),
                         () = stop.cancelled() => break,
                     }
                 }
