@@ -1,5 +1,6 @@
 //! What the controller of a destination still does when a forced migration has succeeded, until the source has ended as well: it looks
-//! at the owner record from time to time, and reports a final snapshot that the source stores when it comes back.
+//! at the owner record from time to time, and reports a final snapshot that the source stores when it comes back. The garden looks at
+//! the Shoot for a while.
 
 use std::time::Duration;
 
@@ -31,6 +32,15 @@ use crate::events::EventContent;
 
 /// From one look to the next, shortly after the success and long after it.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(300));
+
+/// For how long a request may be on its way that the garden has given up. kube-apiserver ends one after a minute.
+const LATE: Duration = Duration::from_secs(600);
+
+/// Whether a request of before the end may still set the annotation that keeps gardenlet away from the Shoot.
+pub fn may_garden_get_late_requests(cached: &ControlPlaneMigration) -> bool {
+    let completed = ledger_of(cached, Side::Garden).completed;
+    completed.is_some_and(|completed| clock::now().since(completed) < LATE)
+}
 
 /// Looks once; when to look again. `None` where nothing more is to come.
 ///

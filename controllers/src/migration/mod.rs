@@ -56,6 +56,8 @@ pub use error::{Error, Result};
 const LOOK: Duration = Duration::from_secs(1);
 /// The same while the API of the Shoot is away, at the side that it waits for.
 const OUTAGE_LOOK: Duration = Duration::from_millis(400);
+/// The same at the garden shortly after a migration has ended.
+const LATE_LOOK: Duration = Duration::from_secs(60);
 
 /// Runs the controller of one side of all migrations until `stop`.
 pub async fn run(context: Context, stop: CancellationToken) {
@@ -86,6 +88,8 @@ async fn reconcile(cached: Arc<ControlPlaneMigration>, context: Arc<Context>) ->
             && let Some(pause) = follow_up::follow_up(&context, &cached).await?
         {
             action = Action::requeue(pause);
+        } else if side == Side::Garden && follow_up::may_garden_get_late_requests(&cached) {
+            action = Action::requeue(LATE_LOOK);
         }
     }
     Ok(action)

@@ -139,8 +139,12 @@ impl<'a, F: Flow> Steps<'a, F> {
             (State::Skipped, _) | (State::Succeeded, Proof::Latched) => true,
             // Another side has seen that all rows are reached, so the outcome is decided.
             (State::Succeeded, _) if self.has_other_succeeded() => true,
-            (_, Proof::HeldUntil(step)) => self.is_started(step) || self.input.ledger.is_settled(step),
-            (_, Proof::Held | Proof::Latched) => false,
+            (State::Succeeded, Proof::HeldUntil(step)) => {
+                self.is_started(step) || self.input.ledger.is_settled(step)
+            }
+            // Nobody may count on it yet, even where the last step was left out, as it is where a side has failed.
+            (State::Pending | State::Running | State::Failed | State::RolledBack, _)
+            | (State::Succeeded, Proof::Held) => false,
         }
     }
 

@@ -6,6 +6,7 @@ use repot_api::conditions::Reason;
 
 use super::{
     effect::Effect,
+    ignored,
     notes::Notes,
     observed::{DestinationFacts, Facts, MigrationMode, Observed, OwnerId, OwnerRecord},
     retry,
@@ -92,7 +93,11 @@ impl Flow for MigrationFlow {
     }
 
     fn upkeep(context: &StepContext<'_, Self>) -> Vec<Effect> {
-        context.at_garden().and_then(|_| finalizer(context)).into_iter().collect()
+        let Some(facts) = context.at_garden() else { return Vec::new() };
+        // A request that was on its way when the migration ended may set the annotation after that.
+        let has_ended = context.ledger.phase.is_end() && context.ledger.phase != Phase::Failed;
+        let ignore = has_ended.then(|| ignored::end_ignore(facts)).flatten();
+        finalizer(context).into_iter().chain(ignore).collect()
     }
 
     fn data_locations(notes: &Notes) -> String {
