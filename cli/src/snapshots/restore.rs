@@ -131,7 +131,7 @@ async fn follow(root: Store, options: Options, output: Output) -> anyhow::Result
         }
         states.changed().await?;
     }
-    let Followed { base, deltas, revision, bumped } = follower.finish().await?;
+    let Followed { base, deltas, revision, bumped, .. } = follower.finish().await?;
     match output {
         Output::Json => print_json(&json!({
             "dataDir": data_dir, "base": base.to_string(), "deltas": deltas,

@@ -12,7 +12,7 @@ use repot_etcd_core::{
 use tokio::time::{sleep, timeout};
 
 use super::{
-    child::Programs,
+    child::{Programs, STOP_GRACE},
     clients,
     flags::Entry,
     founding,
@@ -20,6 +20,7 @@ use super::{
     report::{Phase, StatusReporter},
     settings::{Settings, chain},
     standby::{STANDBY_LEFT, Standby},
+    standby_etcd::Running,
     version,
     volume::{self, Volume},
 };
@@ -38,6 +39,27 @@ const BUMP: u64 = 1_000_000_000;
 /// Length of leases that were granted after the last full snapshot.
 const LEASE_TTL: Duration = Duration::from_secs(3600);
 const PARALLEL: usize = 4;
+
+/// How etcd may serve.
+pub(super) enum Ready {
+    /// It may be started with these members.
+    Start(Entry),
+    /// The etcd of a standby runs on the data directory, and may be given clients.
+    Running(Running, Entry),
+}
+
+impl Ready {
+    /// How it is started; one that runs is ended first.
+    pub(super) async fn stop(self) -> Entry {
+        match self {
+            Self::Start(entry) => entry,
+            Self::Running(running, entry) => {
+                running.child.stop(STOP_GRACE).await;
+                entry
+            }
+        }
+    }
+}
 
 /// Gets a member to where its etcd can be started.
 pub struct Bootstrapper {
@@ -79,7 +101,7 @@ struct Told {
 
 impl Bootstrapper {
     /// Waits until etcd may be started, and tells how. It can be broken off at any time; a restore then begins anew the next time.
-    pub async fn ready(&self) -> Entry {
+    pub(super) async fn ready(&self) -> Ready {
         loop {
             let flags = &self.settings.config.etcd_flags;
             if let Some(why) = version::too_old(&self.programs.etcd, flags).await {
@@ -88,7 +110,7 @@ impl Bootstrapper {
                 continue;
             }
             match self.look().await {
-                Ok(Some(entry)) => return entry,
+                Ok(Some(ready)) => return ready,
                 Ok(None) => {}
                 Err(error) => self.board.say(Phase::Waiting, chain(&error)),
             }
@@ -96,7 +118,7 @@ impl Bootstrapper {
         }
     }
 
-    async fn look(&self) -> Result<Option<Entry>, volume::Error> {
+    async fn look(&self) -> Result<Option<Ready>, volume::Error> {
         let content = self.volume.inspect()?;
         let config = &self.settings.config;
         // A cluster that has removed a member exists, however old the file is.
@@ -120,13 +142,13 @@ impl Bootstrapper {
         let message = |why: Reason| format!("{}: {}", why.reason, why.message);
         match decide(&Facts { volume: content, cluster, heard }) {
             StartMode::Found if self.forgets_standby() => self.board.say(Phase::Waiting, STANDBY_LEFT),
-            StartMode::Resume | StartMode::Found => return Ok(Some(Entry::founding(&self.settings))),
+            StartMode::Resume | StartMode::Found => return Ok(Some(Ready::Start(self.founding()))),
             StartMode::Restore => return Ok(self.restore().await),
-            StartMode::Join => return Ok(Some(self.joining(&members))),
+            StartMode::Join => return Ok(Some(Ready::Start(self.joining(&members)))),
             StartMode::JoinAnew => {
                 let place = self.volume.set_aside()?;
                 tracing::warn!(place = %place.display(), "the data of a member that was removed is set aside");
-                return Ok(Some(self.joining(&members)));
+                return Ok(Some(Ready::Start(self.joining(&members))));
             }
             StartMode::Removed(why) => self.board.say_removed(message(why)),
             StartMode::Wait(why) => self.board.say(Phase::Waiting, message(why)),
@@ -225,12 +247,16 @@ impl Bootstrapper {
         Entry { members: each.collect::<Vec<_>>().join(","), state: "existing" }
     }
 
-    async fn restore(&self) -> Option<Entry> {
+    /// With all members of the file, as founders.
+    pub(super) fn founding(&self) -> Entry {
+        Entry::founding(&self.settings)
+    }
+
+    async fn restore(&self) -> Option<Ready> {
         let source = self.settings.config.restore.as_ref()?;
         if self.stands_by(source) {
             return self.take_over(source).await;
         }
-        let entry = Entry::founding(&self.settings);
         self.board.say(Phase::Restoring, format!("from {}", source.store.url));
         let (store, from) = match founding::choose(&self.settings, &source.store, BUMP).await {
             Ok(chosen) => chosen,
@@ -245,7 +271,7 @@ impl Bootstrapper {
                 tracing::info!(base = %restored.plan.base, deltas = restored.plan.deltas.len(),
                     revision = restored.revision.0, bumped = restored.bumped.0, "restored");
                 self.board.set_restored(restored_status(&restored));
-                Some(entry)
+                Some(Ready::Start(self.founding()))
             }
             Err(error) => {
                 self.board.say(Phase::Waiting, format!("RestoreFailed: {}", chain(&error)));

@@ -36,6 +36,11 @@ const SWIFT: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Final snapshots that are asked whose time they end: the newest ones.
 const CANDIDATES: usize = 4;
+/// From this size on, in bytes, the full snapshot waits after the final delta: it would take the store, the network and processors from
+/// whoever takes over meanwhile.
+const LARGE: i64 = 256 << 20;
+/// So long.
+const HEAD_START: Duration = Duration::from_secs(20);
 /// An agent that hangs leaves a private etcd running for no longer.
 pub(super) const LIFE: Duration = Duration::from_secs(60);
 
@@ -176,6 +181,9 @@ impl FinalSnapshotTask<'_> {
             memory.delta = self.end_chain(&delta, &voters).await?;
             memory.has_tried_delta = true;
             self.agent.board.set_final_delta(memory.delta.as_ref().map(ToString::to_string));
+            if memory.delta.is_some() && status.db_size() >= LARGE {
+                sleep(HEAD_START).await;
+            }
         }
         let name = match memory.taken.take() {
             Some(name) => name,

@@ -14,13 +14,15 @@
 //! Clients of an etcd with a deadline connect to the [proxy](super::client_proxy) in the guard, so that none is answered between the
 //! deadline and the end of etcd.
 //!
-//! Orders are lines: `until <ms> <ms>` (the deadline, by both clocks of [`clock`](super::clock)), `forever` (there is none), `cut-off`
-//! (close the proxy, and let etcd run), `stop <ms>` (SIGTERM, and SIGKILL after so long). The guard answers with lines: `pid <n>`,
-//! `cut-off` when no client is connected any more, and, when etcd has ended, `exit <code>`, `signal <n>` or `overdue`.
+//! Orders are lines: `until <ms> <ms>` (the deadline, by both clocks of [`clock`](super::clock)), `forever` (there is none), `open
+//! <backend> <address>…` (let clients in), `cut-off` (close the proxy, and let etcd run), `stop <ms>` (SIGTERM, and SIGKILL after so
+//! long). The guard answers with lines: `pid <n>`, `open`, `cut-off` when no client is connected any more, and, when etcd has ended,
+//! `exit <code>`, `signal <n>` or `overdue`.
 
 use std::{
     ffi::OsString,
     io::{self, Write},
+    net::SocketAddr,
     os::{
         fd::AsFd,
         unix::process::{CommandExt, ExitStatusExt},
@@ -46,10 +48,12 @@ use super::{
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What the guard is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// End etcd by itself at this time; never, where there is none.
     Until(Option<Deadline>),
+    /// Open the proxy of clients at these addresses.
+    Open(ProxyAddresses),
     /// Close the proxy of clients for good, and let etcd run.
     CutOff,
     /// End it in good order, and not in good order after this time.
@@ -58,10 +62,14 @@ pub(super) enum Order {
 
 impl Order {
     /// The line for it.
-    pub(super) fn line(self) -> String {
+    pub(super) fn line(&self) -> String {
         match self {
             Self::Until(Some(deadline)) => format!("until {}\n", deadline.text()),
             Self::Until(None) => "forever\n".to_owned(),
+            Self::Open(ProxyAddresses { listen, backend }) => {
+                let listen: Vec<String> = listen.iter().map(ToString::to_string).collect();
+                format!("open {backend} {}\n", listen.join(" "))
+            }
             Self::CutOff => "cut-off\n".to_owned(),
             Self::Stop(grace) => format!("stop {}\n", grace.as_millis()),
         }
@@ -72,6 +80,13 @@ impl Order {
         match line.split_once(' ') {
             Some(("until", time)) => Some(Self::Until(Some(Deadline::parse(time)?))),
             Some(("stop", time)) => Some(Self::Stop(millis(time)?)),
+            Some(("open", addresses)) => {
+                let addresses: Result<Vec<SocketAddr>, _> = addresses.split(' ').map(str::parse).collect();
+                let addresses = addresses.ok()?;
+                let (backend, listen) = addresses.split_first()?;
+                let proxy = ProxyAddresses { listen: listen.to_vec(), backend: *backend };
+                (!listen.is_empty()).then_some(Self::Open(proxy))
+            }
             None if line == "forever" => Some(Self::Until(None)),
             None if line == "cut-off" => Some(Self::CutOff),
             _ => None,
@@ -108,6 +123,8 @@ impl std::fmt::Display for Ending {
 pub(super) enum Word {
     /// etcd runs as this process.
     Pid(u32),
+    /// The proxy of clients is open.
+    Open,
     /// The proxy of clients is closed.
     CutOff,
     /// It has ended.
@@ -118,6 +135,7 @@ impl Word {
     fn line(self) -> String {
         match self {
             Self::Pid(pid) => format!("pid {pid}\n"),
+            Self::Open => "open\n".to_owned(),
             Self::CutOff => "cut-off\n".to_owned(),
             Self::Ended(Ending::Code(code)) => format!("exit {code}\n"),
             Self::Ended(Ending::Signal(signal)) => format!("signal {signal}\n"),
@@ -130,6 +148,7 @@ impl Word {
             Some(("pid", pid)) => pid.parse().ok().map(Self::Pid),
             Some(("exit", code)) => code.parse().ok().map(|code| Self::Ended(Ending::Code(code))),
             Some(("signal", signal)) => signal.parse().ok().map(|signal| Self::Ended(Ending::Signal(signal))),
+            None if line == "open" => Some(Self::Open),
             None if line == "cut-off" => Some(Self::CutOff),
             None if line == "overdue" => Some(Self::Ended(Ending::Overdue)),
             _ => None,
@@ -264,6 +283,11 @@ async fn watch(
                         proxy.renew(new);
                     }
                 }
+                Some(Order::Open(addresses)) => {
+                    close(proxy).await;
+                    *proxy = Some(ClientProxy::open(&addresses, until).await?);
+                    say(Word::Open)?;
+                }
                 Some(Order::CutOff) => {
                     close(proxy).await;
                     say(Word::CutOff)?;
@@ -316,17 +340,20 @@ mod tests {
     fn orders_and_words_are_read_as_they_are_written() {
         let deadline = Deadline::parse("1234 5678").expect("a deadline");
         let stop = Order::Stop(Duration::from_secs(3));
-        for order in [Order::Until(Some(deadline)), Order::Until(None), Order::CutOff, stop] {
+        let address = |text: &str| text.parse().expect("an address");
+        let listen = vec![address("10.0.0.1:2379"), address("[::1]:2379")];
+        let open = Order::Open(ProxyAddresses { listen, backend: address("127.0.0.1:7") });
+        for order in [Order::Until(Some(deadline)), Order::Until(None), open, Order::CutOff, stop] {
             assert_eq!(Order::parse(order.line().trim_end()), Some(order));
         }
         for ending in [Ending::Code(1), Ending::Signal(9), Ending::Overdue] {
             let word = Word::Ended(ending);
             assert_eq!(Word::parse(word.line().trim_end()), Some(word));
         }
-        for word in [Word::Pid(7), Word::CutOff] {
+        for word in [Word::Pid(7), Word::Open, Word::CutOff] {
             assert_eq!(Word::parse(word.line().trim_end()), Some(word));
         }
-        for nonsense in ["", "until", "until x", "until 1", "forever 1", "stop"] {
+        for nonsense in ["", "until", "until x", "until 1", "forever 1", "stop", "open x", "open 1.2.3.4:5"] {
             assert_eq!(Order::parse(nonsense), None, "{nonsense}");
         }
     }

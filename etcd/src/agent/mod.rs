@@ -14,7 +14,7 @@
 //! | [`volume`] | whose the volume is, and what is in it; removes nothing |
 //! | [`begin`] | from the volume to the flags with which etcd starts |
 //! | `founding` | what founders restore: all of them the same |
-//! | [`standby`], `takeover` | a volume that follows the snapshots of another etcd until its member may found its own |
+//! | [`standby`], `standby_etcd`, `takeover` | a volume that follows the snapshots of another etcd until its member may found its own |
 //! | [`flags`] | the command line of etcd; pure |
 //! | `version` | whether etcd knows the flags that it is given |
 //! | [`supervisor`] | starts and ends etcd, by order |
@@ -53,6 +53,7 @@ mod owner;
 pub mod report;
 pub mod settings;
 pub mod standby;
+mod standby_etcd;
 pub mod supervisor;
 mod takeover;
 mod version;

@@ -21,24 +21,22 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 pub use repot_etcd_core::ownership::Etcd;
 use tokio::{
-    net::TcpListener,
     sync::watch,
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    begin::Bootstrapper,
-    child::{CUT_OFF, Child},
+    begin::{Bootstrapper, Ready},
+    child::{CUT_OFF, Child, STOP_GRACE, free_port},
     client_proxy::ProxyAddresses,
     clock::Deadline,
     flags::{self, Listen},
     guard::Ending,
     report::{Phase, StatusReporter},
+    standby_etcd::Running,
 };
 
-/// How long etcd has to end in good order; it is killed then. Whoever waits for an etcd to be gone counts on it.
-pub const STOP_GRACE: Duration = Duration::from_secs(10);
 /// How long etcd may take until it is gone: the same, and as long as its guard may take to see that it is over.
 pub const STOP: Duration = Duration::from_secs(11);
 /// The first pause after etcd has ended by itself; it doubles each time.
@@ -140,8 +138,8 @@ impl Supervisor {
                 continue;
             }
             // A deadline that is renewed meanwhile does not break off a restore.
-            let entry = tokio::select! {
-                entry = bootstrapper.ready() => entry,
+            let ready = tokio::select! {
+                ready = bootstrapper.ready() => ready,
                 () = turned(&mut wanted, now.etcd) => continue,
                 () = stop.cancelled() => break,
             };
@@ -150,7 +148,13 @@ impl Supervisor {
                 continue;
             }
             let begun = Instant::now();
-            let failed = match self.launch(bootstrapper, &entry, now).await {
+            let started = match (ready, now) {
+                (Ready::Running(running, _), Wanted { etcd: Etcd::Serves, until: Some(until) }) => {
+                    self.adopt(bootstrapper, running, until).await
+                }
+                (ready, _) => self.launch(bootstrapper, &ready.stop().await, now).await,
+            };
+            let failed = match started {
                 Ok(child) => {
                     let ending = self.watch(child, &bootstrapper.board, &mut wanted, now, stop).await;
                     self.seen.send_replace(STOPPED);
@@ -170,6 +174,29 @@ impl Supervisor {
             }
         }
         bootstrapper.board.say(Phase::Stopped, "the agent is about to end");
+    }
+
+    /// Lets clients into an etcd that runs already.
+    async fn adopt(
+        &self,
+        bootstrapper: &Bootstrapper,
+        running: Running,
+        until: Deadline,
+    ) -> std::io::Result<Child> {
+        let Running { mut child, listen } = running;
+        let addresses = Listen::serving(&bootstrapper.settings).0;
+        let proxy = ProxyAddresses { listen: addresses, backend: listen.local() };
+        bootstrapper.board.say(Phase::Serving, "etcd runs");
+        self.seen.send_replace(Seen { etcd: Etcd::Serves, ..STOPPED });
+        if !child.open_to_clients(until, proxy).await {
+            child.stop(STOP_GRACE).await;
+            self.seen.send_replace(STOPPED);
+            return Err(std::io::Error::other("its guard does not let clients in"));
+        }
+        let (at, pid) = (Some(listen.local()), Some(child.pid()));
+        tracing::info!(pid, at = %listen.local(), "clients are let into the etcd of the standby");
+        self.seen.send_replace(Seen { etcd: Etcd::Serves, at, pid });
+        Ok(child)
     }
 
     async fn launch(
@@ -248,9 +275,4 @@ impl Supervisor {
 async fn turned(wanted: &mut watch::Receiver<Wanted>, etcd: Etcd) {
     // It cannot be closed: whoever runs holds the other end.
     let _ = wanted.wait_for(|wanted| wanted.now() != etcd).await;
-}
-
-/// A port that nobody listens on at the moment. Should somebody take it before etcd does, etcd is started again with another.
-async fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0)).await?.local_addr()?.port())
 }

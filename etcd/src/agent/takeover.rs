@@ -15,10 +15,10 @@ use repot_etcd_core::{
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    begin::Bootstrapper,
-    flags::Entry,
+    begin::{Bootstrapper, Ready},
     report::Phase,
     settings::{chain, open_all},
+    standby_etcd::StandbyEtcd,
 };
 use crate::snapshot::{
     restore::{
@@ -54,7 +54,7 @@ impl Bootstrapper {
     }
 
     /// Takes over what the standby holds. Nothing, where it may not yet, or where that failed.
-    pub(super) async fn take_over(&self, source: &Restore) -> Option<Entry> {
+    pub(super) async fn take_over(&self, source: &Restore) -> Option<Ready> {
         let follower = match self.follower(source) {
             Ok(follower) => follower,
             Err(error) => {
@@ -72,11 +72,19 @@ impl Bootstrapper {
         self.board.say(Phase::Restoring, "the standby takes over");
         match follower.finish().await {
             Ok(followed) => {
-                let Followed { base, deltas, revision, bumped } = &followed;
-                tracing::info!(%base, deltas, revision = revision.0, bumped = bumped.0, "the standby has taken over");
+                let Followed { base, deltas, revision, bumped, runs } = &followed;
+                tracing::info!(%base, deltas, revision = revision.0, bumped = bumped.0, runs, "the standby has taken over");
                 self.board.set_restored(restored(&followed));
-                self.standby.end();
-                Some(Entry::founding(&self.settings))
+                let etcd = self.standby.end();
+                let running = match etcd.filter(|_| followed.runs) {
+                    Some(etcd) => etcd.take().await,
+                    None => None,
+                };
+                let entry = self.founding();
+                Some(match running {
+                    Some(running) => Ready::Running(running, entry),
+                    None => Ready::Start(entry),
+                })
             }
             Err(error) => {
                 self.board.say(Phase::Waiting, format!("RestoreFailed: {}", chain(&error)));
@@ -103,9 +111,15 @@ impl Bootstrapper {
         self.standby.run(|| {
             let root = open_all(&source.store)?;
             let options = self.restore_options(Selection::Newest);
-            let follower = Follower::start(Source { root, history: source.store.history.clone() }, options);
+            // Without an owner's record, etcd serves at its own addresses, and has no deadline: it has to be started for that.
+            let etcd = self.settings.owner.as_ref().map(|_| {
+                Arc::new(StandbyEtcd::new(Arc::clone(&self.settings), self.programs.clone()))
+            });
+            let own = etcd.clone().map(|etcd| etcd as Arc<dyn follow::MemberEtcd>);
+            let source = Source { root, history: source.store.history.clone() };
+            let follower = Follower::start_on(source, options, own);
             self.board.set_standby(follower.watch());
-            Ok(follower)
+            Ok((follower, etcd))
         })
     }
 }

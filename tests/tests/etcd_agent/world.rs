@@ -249,9 +249,18 @@ impl Agent {
         process.ready(DEADLINE, look).await.with_context(|| format!("{what} is not said"))
     }
 
-    /// The processes that use its data directory and are etcd.
+    /// The processes that use its data directory and are etcd. One that was a standby calls it by another name.
     pub fn etcds(&self) -> Result<Vec<u32>> {
-        let wanted = format!("--data-dir={}", self.data.join("new.etcd").display());
+        Self::etcds_of(&self.data.join("new.etcd"))
+    }
+
+    /// The processes that are the etcd of its standby, where that is the member's own one.
+    pub fn standby_etcds(&self) -> Result<Vec<u32>> {
+        Self::etcds_of(&self.data.join("new.etcd.part/replay"))
+    }
+
+    fn etcds_of(data: &Path) -> Result<Vec<u32>> {
+        let wanted = format!("--data-dir={}", data.display());
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc")? {
             let entry = entry?;
@@ -261,7 +270,9 @@ impl Agent {
             let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let mut words = line.split(|byte| *byte == 0);
             let program = words.next().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
-            if program.ends_with("/etcd") && words.any(|word| word == wanted.as_bytes()) {
+            let is_here = || fs::read_link(entry.path().join("cwd")).is_ok_and(|dir| dir == data);
+            let uses = |word: &[u8]| word == wanted.as_bytes() || word == b"--data-dir=." && is_here();
+            if program.ends_with("/etcd") && words.any(uses) {
                 found.push(pid);
             }
         }

@@ -104,6 +104,69 @@ fn standby_takes_over_with_every_write_and_a_risen_revision() {
     });
 }
 
+#[test]
+fn etcd_of_a_standby_is_not_started_again_when_it_takes_over() {
+    run(async |env| {
+        let mut fixture = StandbyFixture::new(env, 1).await?;
+        // New files appear soon, in a directory that was renamed meanwhile.
+        fixture.world.new.config["etcdFlags"] = json!({ "snapshot-count": "20" });
+        let StandbyFixture { world, writer, .. } = &fixture;
+        let mut new = fixture.standby(env).await?;
+        let etcds = new.standby_etcds()?;
+        ensure!(etcds.len() == 1 && new.etcds()?.is_empty(), "{etcds:?}");
+        world.hand_over(&[SECOND]).await?;
+        let new_writer = Writer::start(client_url(&world.new, 0), SECOND);
+        timeout(WAIT, new.ready()).await??;
+        ensure!(new.etcds()? == etcds, "{:?} serves, and {etcds:?} followed", new.etcds()?);
+        let taken = snapshots(&new)?;
+        until("etcd to write a snapshot of its log", DEADLINE, async || {
+            new_writer.goes_on().await?;
+            ensure!(snapshots(&new)?.iter().any(|name| !taken.contains(name)), "it has {taken:?}");
+            Ok(())
+        })
+        .await?;
+        never_both(writer, &new_writer)?;
+
+        // What it wrote is in its data directory.
+        new.kill_alone()?;
+        new.no_etcd().await?;
+        new.process.restart()?;
+        new.ready().await?;
+        new_writer.goes_on().await?;
+        let client = world.new.client(std::slice::from_ref(&new)).await?;
+        writer.is_all_in(&client).await?;
+        new_writer.is_all_in(&client).await
+    });
+}
+
+/// Files that etcd writes each time when it has taken so many entries into its log.
+fn snapshots(agent: &Agent) -> Result<Vec<String>> {
+    let files = fs::read_dir(agent.data.join("new.etcd/member/snap"))?;
+    let names = files.map(|file| Ok(file?.file_name().to_string_lossy().into_owned()));
+    names.filter(|name| name.as_ref().is_ok_and(|name: &String| name.ends_with(".snap")) || name.is_err()).collect()
+}
+
+#[test]
+fn standby_takes_what_the_limits_of_its_member_refuse() {
+    run(async |env| {
+        let mut fixture = StandbyFixture::new(env, 1).await?;
+        fixture.world.new.config["etcdFlags"] = json!({ "max-request-bytes": "1000" });
+        let mut new = fixture.standby(env).await?;
+        ensure!(new.standby_etcds()?.len() == 1, "it is a private one from the start");
+        let old = fixture.world.old.client(std::slice::from_ref(&fixture.old)).await?;
+        let put = old.kv_client().put("/large", vec![7; 5_000], None).await?;
+        let large = put.header().context("a header")?.revision();
+        let holds = |status: &Value| status["standby"]["revision"].as_i64() >= Some(large);
+        new.says("that it holds the large value", holds).await?;
+        ensure!(new.standby_etcds()?.is_empty(), "it has the limits of the member");
+        fixture.world.hand_over(&[SECOND]).await?;
+        timeout(WAIT, new.ready()).await??;
+        let client = fixture.world.new.client(std::slice::from_ref(&new)).await?;
+        ensure!(client.kv_client().get("/large", None).await?.kvs().len() == 1, "it is lost");
+        fixture.writer.is_all_in(&client).await
+    });
+}
+
 async fn until_compacted(stream: &mut etcd_client::WatchStream) -> Result<i64> {
     loop {
         let message = timeout(DEADLINE, stream.message()).await??.context("the watch ended")?;

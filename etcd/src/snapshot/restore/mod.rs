@@ -131,6 +131,9 @@ pub enum Error {
         /// The end of its log.
         log: String,
     },
+    /// The own etcd of a member that stands by does not run.
+    #[error("the etcd of the standby {0}")]
+    MemberEtcd(String),
     /// Certificates for the private etcd could not be made.
     #[error("failed to make certificates for the private etcd")]
     Certificates(#[from] repot_certs::Error),

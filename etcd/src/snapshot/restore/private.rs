@@ -39,8 +39,9 @@ const HTTP_APART: (&str, &str) = ("ETCD_LISTEN_CLIENT_HTTP_URLS", "https://127.0
 /// One revision is one transaction, however large.
 const REQUEST_BYTES: &str = "--max-request-bytes=1500000000";
 const OPERATIONS: &str = "--max-txn-ops=4000000000";
-/// So many entries of the log are read again at the next start, and no more.
-const SNAPSHOTS: &str = "--snapshot-count=5000";
+/// So many entries of the log are read again at the next start, and no more. A standby starts again in the outage of a migration, and
+/// an entry may have a megabyte.
+const SNAPSHOTS: &str = "--snapshot-count=1000";
 const LOG_LINES: usize = 12;
 
 /// The only member of the private cluster. Nobody ever dials its peer URL.

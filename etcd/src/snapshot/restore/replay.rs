@@ -114,26 +114,39 @@ pub(super) struct Replay {
     queue: Queue,
     leases: Leases,
     evidence: Evidence,
+    /// How much further the private etcd is than the events say.
+    ahead: i64,
 }
 
 impl Replay {
     /// On an etcd that is at this revision. Its leases are kept alive until this is dropped.
     pub(super) async fn begin(client: &Client, revision: Revision, lease_ttl: Duration) -> Result<Self> {
-        let kv = client.kv_client().max_decoding_message_size(usize::MAX);
-        let leases = Leases::keep(client, lease_ttl).await?;
-        Ok(Self { queue: Queue::new(kv, revision), leases, evidence: Evidence::default() })
+        Self::begin_ahead(client, revision, 0, lease_ttl).await
     }
 
-    /// The last revision that is known to be there.
+    /// On an etcd that holds what a history holds at this revision, and whose own revision is `ahead` of that.
+    pub(super) async fn begin_ahead(
+        client: &Client,
+        revision: Revision,
+        ahead: i64,
+        lease_ttl: Duration,
+    ) -> Result<Self> {
+        let kv = client.kv_client().max_decoding_message_size(usize::MAX);
+        let leases = Leases::keep(client, lease_ttl).await?;
+        let queue = Queue::new(kv, plus(revision, ahead));
+        Ok(Self { queue, leases, evidence: Evidence::default(), ahead })
+    }
+
+    /// The last revision of the events that is known to be there.
     pub(super) fn at(&self) -> Revision {
-        self.queue.at()
+        plus(self.queue.at(), -self.ahead)
     }
 
     /// Applies what a file with a delta has beyond that revision.
     pub(super) async fn apply(&mut self, path: &Path, name: &SnapshotName) -> Result<()> {
         let file = File::open(path).map_err(at(path))?;
         let (sender, mut revisions) = mpsc::channel(AHEAD);
-        let (known, own_name) = (self.queue.at(), name.clone());
+        let (known, own_name) = (self.at(), name.clone());
         let reader = spawn_blocking(move || read(file, &own_name, known, sender));
         while let Some(bunch) = revisions.recv().await {
             for events in bunch {
@@ -147,7 +160,10 @@ impl Replay {
     }
 
     /// The events of one revision.
-    async fn send(&mut self, events: Vec<Event>) -> Result<()> {
+    async fn send(&mut self, mut events: Vec<Event>) -> Result<()> {
+        for event in &mut events {
+            event.mod_revision = plus(event.mod_revision, self.ahead);
+        }
         let Some(revision) = events.last().map(|last| last.mod_revision) else { return Ok(()) };
         for event in &events {
             self.leases.ensure(event.lease).await?;
@@ -162,6 +178,10 @@ impl Replay {
         let operations: Vec<TxnOp> = events.into_iter().map(operation).collect();
         self.queue.push(Step { revision, bytes, txn: Txn::new().when(compares).and_then(operations) }).await
     }
+}
+
+pub(super) fn plus(revision: Revision, more: i64) -> Revision {
+    Revision(revision.0.saturating_add(more))
 }
 
 fn compare(demand: Demand) -> Compare {

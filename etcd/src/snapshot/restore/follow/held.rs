@@ -1,19 +1,23 @@
-//! What a standby holds: a private etcd, and how far it is.
+//! What a standby holds: an etcd, and how far it is.
 
 use std::{
     fs::{self, File},
+    path::PathBuf,
     time::Instant,
 };
 
-use etcd_client::Client;
 use repot_etcd_core::snapshot::{Revision, SnapshotName};
 
-use super::{Followed, record::Record};
+use super::{
+    Followed,
+    engine::{Engine, Own},
+    record::Record,
+};
 use crate::snapshot::{
     codec::{raise_revision, read_revisions},
     restore::{
-        Error, Options, Result, at, fetch_base, fetch_delta, private,
-        replay::{Replay, expect},
+        Error, Options, Result, at, fetch_base, fetch_delta,
+        replay::{Replay, expect, plus},
         select::{self, Selection},
         tools::{Etcdutl, MemberIdentity},
         work::Work,
@@ -25,7 +29,7 @@ use crate::snapshot::{
 /// After so many revisions the history of the private etcd is compacted: nobody reads it.
 const COMPACT: i64 = 10_000;
 
-/// A private etcd that is at a revision of a store.
+/// An etcd that is at a revision of a store.
 pub(super) struct Held {
     pub(super) base: SnapshotName,
     pub(super) history: String,
@@ -34,7 +38,9 @@ pub(super) struct Held {
     pub(super) ended: bool,
     /// Since when the store has something beyond that no delta leads to.
     pub(super) behind: Option<Instant>,
-    etcd: private::Etcd,
+    etcd: Engine,
+    /// How much further the etcd is than the snapshots.
+    ahead: i64,
     replay: Replay,
     compacted: Revision,
     /// What is written down; `None` where it cannot be continued.
@@ -42,14 +48,18 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Restores the newest full snapshot into the working directory, and starts the private etcd on it.
+    /// Restores the newest full snapshot into the working directory, and starts an etcd on it.
     pub(super) async fn begin(
-        store: &Store,
-        history: &str,
+        (store, history): (&Store, &str),
         options: &Options,
+        own: Own,
         work: &Work,
         say: &(impl Fn(String) + Sync),
     ) -> Result<Self> {
+        // What it holds does not lead on.
+        if let Some(own) = &own {
+            own.end().await;
+        }
         work.clear()?;
         let etcdutl = Etcdutl::find(&options.etcdutl).await?;
         let all = store.list().await?;
@@ -63,17 +73,27 @@ impl Held {
         let identity = MemberIdentity { member: &options.member, bump: 0 };
         etcdutl.restore(&work.base(), &work.replay(), &identity).await?;
         fs::remove_file(work.base()).map_err(at(&work.base()))?;
-        let record = Record::new(store.url(), history, &options.member, &base);
-        let mut held = Self::start(options, work, (base, history), revisions.current, record).await?;
+        let ahead = ahead(options, &own);
+        raise_by(work.replay(), revisions.current, ahead).await?;
+        let record = Record::new((store.url(), history), &options.member, &base, ahead);
+        let start = Start { base, history, reached: revisions.current, record };
+        let mut held = Self::start(options, own, work, start).await?;
         held.write(work)?;
         Ok(held)
     }
 
     /// Continues from what an earlier process has left; `None` where it is not known to be whole.
-    pub(super) async fn resume(store: &Store, history: &str, options: &Options, work: &Work) -> Option<Self> {
-        let (record, base) = Record::read(work.dir(), store.url(), history, &options.member)?;
+    pub(super) async fn resume(
+        (store, history): (&Store, &str),
+        options: &Options,
+        own: Own,
+        work: &Work,
+    ) -> Option<Self> {
+        let source = (store.url(), history);
+        let (record, base) = Record::read(work.dir(), source, &options.member, ahead(options, &own))?;
         let (reached, deltas) = (record.reached(), record.deltas);
-        let started = Self::start(options, work, (base, history), reached, Some(record)).await;
+        let start = Start { base, history, reached, record: Some(record) };
+        let started = Self::start(options, own, work, start).await;
         match started {
             Ok(held) => Some(Self { deltas, ..held }),
             Err(error) => {
@@ -84,18 +104,13 @@ impl Held {
         }
     }
 
-    async fn start(
-        options: &Options,
-        work: &Work,
-        (base, history): (SnapshotName, &str),
-        reached: Revision,
-        record: Option<Record>,
-    ) -> Result<Self> {
-        let name = &options.member.name;
-        let mut etcd = private::Etcd::start_as(&options.etcd, work.dir(), &work.replay(), name).await?;
+    async fn start(options: &Options, own: Own, work: &Work, start: Start<'_>) -> Result<Self> {
+        let Start { base, history, reached, record } = start;
+        let ahead = ahead(options, &own);
+        let mut etcd = Engine::start(own, options, work).await?;
         let outcome = async {
-            let replay = Replay::begin(&etcd.client, reached, options.lease_ttl).await?;
-            expect(&etcd.client, reached, "the start").await?;
+            let replay = Replay::begin_ahead(etcd.client(), reached, ahead, options.lease_ttl).await?;
+            expect(etcd.client(), plus(reached, ahead), "the start").await?;
             Ok(replay)
         }
         .await;
@@ -107,6 +122,7 @@ impl Held {
             ended: false,
             behind: None,
             etcd,
+            ahead,
             replay,
             compacted: reached,
             record,
@@ -118,7 +134,7 @@ impl Held {
         self.replay.at()
     }
 
-    /// Why the private etcd is no longer there; `None` while it is.
+    /// Why the etcd is no longer there; `None` while it is.
     pub(super) fn died(&mut self) -> Option<Error> {
         self.etcd.died()
     }
@@ -131,7 +147,7 @@ impl Held {
         fetch_delta(store, one, work, (0, &[])).await.map_err(ApplyError::Fetch)?;
         let applied = async {
             self.replay.apply(&path, &one.name).await?;
-            expect(&self.etcd.client, one.name.last, &one.name.to_string()).await?;
+            expect(self.etcd.client(), plus(one.name.last, self.ahead), &one.name.to_string()).await?;
             self.deltas += 1;
             self.write(work)?;
             self.compact().await
@@ -157,37 +173,61 @@ impl Held {
         if reached.0 - self.compacted.0 < COMPACT {
             return Ok(());
         }
-        let client: &Client = &self.etcd.client;
-        let compacted = client.kv_client().compact(reached.0, None).await;
+        let revision = plus(reached, self.ahead).0;
+        let compacted = self.etcd.client().kv_client().compact(revision, None).await;
         compacted.map_err(|source| Error::Etcd { task: "compact its history", source })?;
         self.compacted = reached;
         Ok(())
     }
 
-    /// Ends the private etcd and lets the data directory appear, with the revision raised and all history marked as compacted.
+    /// Lets the data directory appear, with the revision raised and all history before that marked as compacted. A private etcd is ended
+    /// before; the member's own one runs on.
     pub(super) async fn finish(self, options: &Options, work: Work) -> Result<Followed> {
-        let Self { base, deltas, etcd, replay, .. } = self;
+        let Self { base, deltas, etcd, ahead, replay, .. } = self;
         let revision = replay.at();
-        expect(&etcd.client, revision, "all deltas").await?;
+        expect(etcd.client(), plus(revision, ahead), "all deltas").await?;
         // With it ends what keeps leases alive.
         drop(replay);
-        etcd.end().await?;
-        let bumped = Revision(revision.0.saturating_add_unsigned(options.bump_revision));
         let data = work.replay();
-        let raised = tokio::task::spawn_blocking(move || raise(&data, revision, bumped).map(|()| data));
-        let data = raised.await.map_err(|_| Error::Stopped)??;
+        let bumped = Revision(revision.0.saturating_add_unsigned(options.bump_revision));
+        let runs = match etcd {
+            Engine::Private(etcd) => {
+                etcd.end().await?;
+                raise_by(data.clone(), revision, bumped.0 - revision.0).await?;
+                false
+            }
+            Engine::Own(..) => true,
+        };
         Work::finish_from(&data, &options.data_dir)?;
         work.remove();
-        Ok(Followed { base, deltas, revision, bumped })
+        Ok(Followed { base, deltas, revision, bumped, runs })
     }
+}
+
+/// With what it starts.
+struct Start<'a> {
+    base: SnapshotName,
+    history: &'a str,
+    reached: Revision,
+    record: Option<Record>,
+}
+
+/// The member's own etcd serves with the revision that it has, so that is raised before it starts. A private one is raised at its end.
+fn ahead(options: &Options, own: &Own) -> i64 {
+    own.as_ref().map_or(0, |_| i64::try_from(options.bump_revision).unwrap_or(i64::MAX))
 }
 
 /// A delta was not applied.
 pub(super) enum ApplyError {
     /// It could not be had from the store. Nothing was changed.
     Fetch(Error),
-    /// The private etcd failed, or is not where it should be.
+    /// The etcd failed, or is not where it should be.
     Etcd(Error),
+}
+
+async fn raise_by(data: PathBuf, revision: Revision, more: i64) -> Result<()> {
+    let raised = tokio::task::spawn_blocking(move || raise(&data, revision, plus(revision, more)));
+    raised.await.map_err(|_| Error::Stopped)?
 }
 
 /// Raises the revision of a data directory that no etcd uses.

@@ -1,18 +1,22 @@
 //! A restore that goes on: a private etcd holds what the newest full snapshot and its deltas hold, and takes each new delta as it
 //! appears in the store. What is left at the end is the last delta, however large the etcd is.
 //!
-//! The private etcd runs on the data directory of the member to be: `etcdutl` gives it the ids of that member and of its cluster. So
-//! nothing is copied at the end. The private etcd ends, the revision is raised in its database (`codec/raise.rs`), and the directory
-//! becomes the data directory by one rename.
+//! The etcd runs on the data directory of the member to be: `etcdutl` gives it the ids of that member and of its cluster. So nothing is
+//! copied at the end, and the directory becomes the data directory by one rename. Where the caller has the member's own etcd
+//! ([`MemberEtcd`]), the revision is raised in its database (`codec/raise.rs`) before it starts, and it runs on. Otherwise, and where
+//! that etcd fails, a private one is used: it ends, and its revision is raised then.
 //!
 //! A process that ends leaves the working directory. The next one continues where the machine was not restarted since and etcd is at
 //! exactly the revision that was written down; otherwise it begins anew.
 
+mod beyond;
+mod engine;
 mod held;
 mod record;
 
 use std::{
     path::Path,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -26,10 +30,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Error, Options, Result, work::Work};
 use crate::snapshot::store::{Store, Stored};
+use beyond::{ends, has_full_after, newest_beyond};
+pub use engine::MemberEtcd;
+use engine::Own;
 use held::{ApplyError, Held};
 use record::Record;
 use repot_etcd_core::snapshot::{
-    Kind, Revision, SnapshotName,
+    Revision, SnapshotName,
     chain::{PlanError, deltas_after},
 };
 
@@ -75,6 +82,8 @@ pub struct Followed {
     pub revision: Revision,
     /// The revision that etcd will have.
     pub bumped: Revision,
+    /// Whether the member's own etcd runs on it.
+    pub runs: bool,
 }
 
 type Ask = oneshot::Sender<Result<Followed>>;
@@ -92,9 +101,15 @@ impl Follower {
     /// private etcd.
     #[must_use]
     pub fn start(source: Source, options: Options) -> Self {
+        Self::start_on(source, options, None)
+    }
+
+    /// The same with the member's own etcd, which runs on when the standby has ended.
+    #[must_use]
+    pub fn start_on(source: Source, options: Options, own: Option<Arc<dyn MemberEtcd>>) -> Self {
         let (asks, asked) = mpsc::channel(1);
         let (told, state) = watch::channel(StandbyState::default());
-        let task = Task { source, options, asks: asked, pending: None, told };
+        let task = Task { source, options, own, asks: asked, pending: None, told };
         // A thread of its own: what a small transaction costs is to wake up whoever is next, and etcd dies with this thread.
         let stop = CancellationToken::new();
         let stopped = stop.clone();
@@ -157,6 +172,7 @@ enum Look {
 struct Task {
     source: Source,
     options: Options,
+    own: Own,
     asks: mpsc::Receiver<Ask>,
     /// Who waits for the data directory.
     pending: Option<Ask>,
@@ -174,6 +190,10 @@ impl Task {
                 }
                 Err(error) => {
                     self.told.send_replace(StandbyState { message: text(&error), ..Default::default() });
+                    if let Some(own) = self.own.take_if(|_| is_of_etcd(&error)) {
+                        tracing::warn!(error = text(&error), "the standby goes on with a private etcd");
+                        own.end().await;
+                    }
                     self.refuse(error);
                     if !self.pause(AGAIN).await {
                         return;
@@ -190,9 +210,10 @@ impl Task {
         let store = self.source.root.history(&history);
         let told = self.told.clone();
         let say = move |message: String| told.send_modify(|state| state.message = message);
-        let held = match Held::resume(&store, &history, &self.options, &work).await {
+        let (source, own) = ((&store, history.as_str()), || self.own.clone());
+        let held = match Held::resume(source, &self.options, own(), &work).await {
             Some(held) => held,
-            None => Held::begin(&store, &history, &self.options, &work, &say).await?,
+            None => Held::begin(source, &self.options, own(), &work, &say).await?,
         };
         self.follow(&store, work, held).await
     }
@@ -347,21 +368,9 @@ impl Task {
     }
 }
 
-/// The newest full snapshot beyond what is held. A final one does not count where an owner's time ends at what is held: keys whose
-/// leases end between the final delta and that snapshot are nobody's loss.
-fn newest_beyond(names: &[SnapshotName], held: &Held) -> Option<SnapshotName> {
-    let fulls = names.iter().filter(|name| name.kind == Kind::Full && name.last > held.reached());
-    fulls.filter(|name| !(held.ended && name.is_final)).max().cloned()
-}
-
-/// Whether this snapshot says that nothing comes after a revision: it ends an owner's time there, or is a final one.
-fn ends(one: &Stored, reached: Revision) -> bool {
-    let is_final = one.name.kind == Kind::Full && one.name.is_final;
-    one.name.last == reached && (one.ends_owner || is_final)
-}
-
-fn has_full_after(all: &[Stored], delta: &SnapshotName) -> bool {
-    all.iter().any(|one| one.name.kind == Kind::Full && one.name.last >= delta.last)
+/// Whether the etcd of the standby failed, or refused something that one without limits takes.
+fn is_of_etcd(error: &Error) -> bool {
+    matches!(error, Error::MemberEtcd(_) | Error::Etcd { .. } | Error::RevisionOff { .. } | Error::Take(_))
 }
 
 fn text(error: &Error) -> String {
