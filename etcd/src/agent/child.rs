@@ -121,7 +121,9 @@ impl Child {
             Ok(Some(Word::Ended(ending))) => {
                 return Err(io::Error::other(format!("it did not start: {ending}")));
             }
-            Ok(Some(Word::Open | Word::CutOff)) => return Err(io::Error::other("its guard says what it was not asked")),
+            Ok(Some(Word::Open | Word::CutOff)) => {
+                return Err(io::Error::other("its guard says what it was not asked"));
+            }
             Ok(None) => return Err(io::Error::other("its guard could not start it")),
             Err(_) => return Err(io::Error::other("its guard does not answer")),
         }

@@ -1,12 +1,12 @@
 //! The last events of an etcd that has lost ownership, as deltas of the chain that its store has: whoever follows that chain needs
 //! nothing else, however large the etcd is. The final full snapshot is taken after it.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use etcd_client::Client;
 use jiff::Timestamp;
 use repot_etcd_core::snapshot::{Kind, Revision, SnapshotName, chain, decide};
-use tokio::time::timeout;
+use tokio::{task::yield_now, time::timeout};
 
 use super::{history::OwnHistory, settings::Snapshots};
 use crate::snapshot::{
@@ -87,12 +87,13 @@ impl FinalDelta<'_> {
         let events = timeout(EVENTS, Events::after(self.client, after)).await;
         let mut events = events.map_err(|_| late())??;
         let compression = self.settings.compression;
-        let mut draft = Draft::new(compression, after)?;
+        let (mut draft, mut came) = (Draft::new(compression, after)?, VecDeque::new());
         loop {
-            let batch = timeout(EVENTS, events.next()).await.map_err(|_| late())??;
-            for event in &batch {
-                draft.push(event, Timestamp::now())?;
+            if came.is_empty() {
+                came = timeout(EVENTS, events.next()).await.map_err(|_| late())??.into();
             }
+            draft.push_some(&mut came, Timestamp::now())?;
+            yield_now().await;
             let reached = draft.last().unwrap_or(after);
             if reached >= self.current {
                 return self.save(draft).await;

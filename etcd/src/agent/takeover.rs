@@ -112,9 +112,11 @@ impl Bootstrapper {
             let root = open_all(&source.store)?;
             let options = self.restore_options(Selection::Newest);
             // Without an owner's record, etcd serves at its own addresses, and has no deadline: it has to be started for that.
-            let etcd = self.settings.owner.as_ref().map(|_| {
-                Arc::new(StandbyEtcd::new(Arc::clone(&self.settings), self.programs.clone()))
-            });
+            let etcd = self
+                .settings
+                .owner
+                .as_ref()
+                .map(|_| Arc::new(StandbyEtcd::new(Arc::clone(&self.settings), self.programs.clone())));
             let own = etcd.clone().map(|etcd| etcd as Arc<dyn follow::MemberEtcd>);
             let source = Source { root, history: source.store.history.clone() };
             let follower = Follower::start_on(source, options, own);

@@ -5,6 +5,7 @@
 //! it has, and may be behind.
 
 use std::{
+    collections::VecDeque,
     fs::File,
     io::{self, Read, Seek, Write},
     path::Path,
@@ -218,6 +219,25 @@ impl Draft {
         self.writer.push(event, seen).map_err(Error::Content)
     }
 
+    /// Adds the first of these events, at most [`PIECE`] and always whole revisions: whoever compresses more at once keeps others waiting,
+    /// such as the one who renews a lease. `seen`: when they came.
+    ///
+    /// # Errors
+    /// As [`Draft::push`].
+    pub fn push_some(&mut self, events: &mut VecDeque<Event>, seen: Timestamp) -> Result<()> {
+        let (mut bytes, mut revision) = (0, None);
+        while let Some(event) = events.front() {
+            if bytes >= PIECE && revision != Some(event.mod_revision) {
+                return Ok(());
+            }
+            bytes += event.key.len() + event.value.len();
+            revision = Some(event.mod_revision);
+            self.push(event, seen)?;
+            events.pop_front();
+        }
+        Ok(())
+    }
+
     /// Its length so far, not compressed; for a limit.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -253,6 +273,8 @@ impl Draft {
     }
 }
 
+/// How much is compressed at once, in bytes: some milliseconds of work.
+const PIECE: usize = 256 << 10;
 /// The largest message of a watch.
 const MESSAGE_BYTES: usize = 1 << 30;
 
@@ -290,5 +312,38 @@ impl Events {
                 return Ok(message.events().iter().map(Event::from).collect());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::snapshot::codec::EventKind;
+
+    use super::*;
+
+    fn event(revision: i64, bytes: usize) -> Event {
+        let revision = Revision(revision);
+        Event {
+            kind: EventKind::Put,
+            key: format!("/{bytes}").into_bytes(),
+            value: vec![7; bytes],
+            create_revision: revision,
+            mod_revision: revision,
+            version: 1,
+            lease: 0,
+        }
+    }
+
+    #[test]
+    fn a_piece_ends_with_a_revision() {
+        let events = [(2, PIECE / 2), (3, PIECE), (3, PIECE + 1), (3, 5), (4, 1), (5, PIECE)];
+        let mut events: VecDeque<Event> = events.into_iter().map(|(at, bytes)| event(at, bytes)).collect();
+        let mut draft = Draft::new(Compression::Gzip, Revision(1)).expect("a draft");
+        let mut left = Vec::new();
+        while !events.is_empty() {
+            draft.push_some(&mut events, Timestamp::UNIX_EPOCH).expect("they follow on each other");
+            left.push((draft.last().expect("an event").0, events.len()));
+        }
+        assert_eq!(left, [(3, 2), (5, 0)]);
     }
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use repot_etcd_core::snapshot::SnapshotName;
 use repot_tests::dns::DnsServer;
 use repot_tests::run;
 use repot_tests::s3::S3Server;
 use repot_tests::wait::until;
 use rustix::process::{Pid, Signal, kill_process};
-use repot_etcd_core::snapshot::SnapshotName;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -1,5 +1,6 @@
 //! Ownership by DNS on real parts: agents with their etcd, a DNS server, stores, and clients that write on both sides all the time.
 
+mod backlog;
 mod caches;
 mod drift;
 mod epochs;

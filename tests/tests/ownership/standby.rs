@@ -32,6 +32,11 @@ pub struct StandbyFixture {
 
 impl StandbyFixture {
     pub async fn new(env: &TestEnv, members: usize) -> Result<Self> {
+        Self::with_owner(env, members, json!({})).await
+    }
+
+    /// The same with other settings of the first side's owner.
+    pub async fn with_owner(env: &TestEnv, members: usize, settings: Value) -> Result<Self> {
         let s3 = S3Server::start(env).await?;
         let secret = env.make_dir("secret")?;
         s3.mount_secret(&secret)?;
@@ -39,6 +44,9 @@ impl StandbyFixture {
         let store = json!({ "url": s3.url("main"), "credentials": secret, "endpoint": s3.endpoint() });
         world.store = s3.files("main");
         world.old.config["store"] = store.clone();
+        for (name, value) in settings.as_object().into_iter().flatten() {
+            world.old.config["owner"][name] = value.clone();
+        }
         world.old.config["snapshots"] = json!({ "deltaPeriod": "2s" });
         world.new.config["restore"] = json!({ "store": store, "standby": true });
         let old = world.old.start_all(env).await?.remove(0);
@@ -143,7 +151,9 @@ fn etcd_of_a_standby_is_not_started_again_when_it_takes_over() {
 fn snapshots(agent: &Agent) -> Result<Vec<String>> {
     let files = fs::read_dir(agent.data.join("new.etcd/member/snap"))?;
     let names = files.map(|file| Ok(file?.file_name().to_string_lossy().into_owned()));
-    names.filter(|name| name.as_ref().is_ok_and(|name: &String| name.ends_with(".snap")) || name.is_err()).collect()
+    names
+        .filter(|name| name.as_ref().is_ok_and(|name: &String| name.ends_with(".snap")) || name.is_err())
+        .collect()
 }
 
 #[test]

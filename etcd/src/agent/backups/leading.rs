@@ -1,11 +1,14 @@
 //! What the leader's agent does: it follows all events, saves them as deltas, and takes full snapshots.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use jiff::Timestamp;
 use repot_apimachinery::{schedule, time::Time};
 use repot_etcd_core::snapshot::{Compression, Kind, Revision, SnapshotName, decide};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
+use tokio::{
+    task::yield_now,
+    time::{Instant, MissedTickBehavior, interval, timeout, timeout_at},
+};
 
 use super::{Ask, Error, LeaderSlot, PATIENCE, Request, Standing, Taker};
 use crate::{
@@ -15,6 +18,7 @@ use crate::{
         settings::chain,
     },
     snapshot::{
+        codec::Event,
         store,
         take::{self, Draft, Events},
     },
@@ -32,6 +36,8 @@ struct Line {
     history: OwnHistory,
     compression: Compression,
     events: Option<Events>,
+    /// Events that came, and are in no draft yet.
+    came: VecDeque<Event>,
     draft: Option<(Draft, Instant)>,
     saved: Revision,
     /// When the next full one is due.
@@ -61,6 +67,8 @@ impl Taker {
                     if line.draft.as_ref().is_some_and(|(draft, _)| draft.bytes() >= self.agent.settings.snapshots.memory) {
                         self.save(&mut line).await?;
                     }
+                    // Without it, nobody would renew the lease of etcd while there are more events.
+                    yield_now().await;
                 }
                 Some(ask) = self.asks.recv() => self.answer(slot, &mut line, ask).await?,
                 _ = ticks.tick() => {
@@ -104,8 +112,16 @@ impl Taker {
             broken: self.broken,
         };
         let compression = self.agent.settings.snapshots.compression;
-        let mut line =
-            Line { history, compression, events: None, draft: None, saved: Revision(0), due, full };
+        let mut line = Line {
+            history,
+            compression,
+            events: None,
+            came: VecDeque::new(),
+            draft: None,
+            saved: Revision(0),
+            due,
+            full,
+        };
         match decide::start(&facts) {
             decide::Start::Refuse(why) => return Err(Error::AnotherHistory(why)),
             decide::Start::Full(why) => {
@@ -204,6 +220,7 @@ impl Taker {
                 Ok(more) => more.inspect_err(|error| self.broken |= needs_full(error))?,
                 Err(_) => return Err(Error::Late { asked, after: EVENTS }),
             }
+            yield_now().await;
         }
         self.save(line).await
     }
@@ -259,17 +276,17 @@ impl Line {
         draft.unwrap_or(self.saved).max(self.saved)
     }
 
-    /// Takes in the next events; for ever, where none are followed.
+    /// Takes in some of the next events; for ever, where none are followed. It can be broken off.
     async fn more(&mut self) -> Result<(), Error> {
         let Some(events) = &mut self.events else { return std::future::pending().await };
-        let batch = events.next().await?;
-        for event in &batch {
-            if self.draft.is_none() {
-                self.draft = Some((Draft::new(self.compression, self.saved)?, Instant::now()));
-            }
-            if let Some((draft, _)) = &mut self.draft {
-                draft.push(event, Timestamp::now())?;
-            }
+        if self.came.is_empty() {
+            self.came = events.next().await?.into();
+        }
+        if self.draft.is_none() {
+            self.draft = Some((Draft::new(self.compression, self.saved)?, Instant::now()));
+        }
+        if let Some((draft, _)) = &mut self.draft {
+            draft.push_some(&mut self.came, Timestamp::now())?;
         }
         Ok(())
     }

@@ -58,11 +58,8 @@ impl Record {
     ) -> Option<(Self, SnapshotName)> {
         let found: Self = serde_json::from_slice(&fs::read(dir.join(FILE)).ok()?).ok()?;
         let base: SnapshotName = found.base.parse().ok()?;
-        let same = Self {
-            deltas: found.deltas,
-            reached: found.reached,
-            ..Self::new(source, member, &base, ahead)?
-        };
+        let same =
+            Self { deltas: found.deltas, reached: found.reached, ..Self::new(source, member, &base, ahead)? };
         (same == found).then_some((found, base))
     }
 
