@@ -2,8 +2,9 @@
 //!
 //! | | private | the member's own |
 //! |---|---|---|
+//! | takes | all that the store has at first | what appears later |
 //! | flags | for a fast replay: any size of transaction, no syncs | those of the member |
-//! | revision | that of the snapshots, raised at the end | raised at the start |
+//! | revision | that of the snapshots | raised before its start |
 //! | at the end | it ends, and another etcd reads all data again | it runs on, and clients are let in |
 
 use std::{fmt::Debug, path::PathBuf, sync::Arc};

@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     path::PathBuf,
+    sync::Arc,
     time::Instant,
 };
 
@@ -10,7 +11,7 @@ use repot_etcd_core::snapshot::{Revision, SnapshotName};
 
 use super::{
     Followed,
-    engine::{Engine, Own},
+    engine::{Engine, MemberEtcd, Own},
     record::Record,
 };
 use crate::snapshot::{
@@ -48,18 +49,13 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Restores the newest full snapshot into the working directory, and starts an etcd on it.
+    /// Restores the newest full snapshot into the working directory, and starts a private etcd on it.
     pub(super) async fn begin(
         (store, history): (&Store, &str),
         options: &Options,
-        own: Own,
         work: &Work,
         say: &(impl Fn(String) + Sync),
     ) -> Result<Self> {
-        // What it holds does not lead on.
-        if let Some(own) = &own {
-            own.end().await;
-        }
         work.clear()?;
         let etcdutl = Etcdutl::find(&options.etcdutl).await?;
         let all = store.list().await?;
@@ -73,11 +69,9 @@ impl Held {
         let identity = MemberIdentity { member: &options.member, bump: 0 };
         etcdutl.restore(&work.base(), &work.replay(), &identity).await?;
         fs::remove_file(work.base()).map_err(at(&work.base()))?;
-        let ahead = ahead(options, &own);
-        raise_by(work.replay(), revisions.current, ahead).await?;
-        let record = Record::new((store.url(), history), &options.member, &base, ahead);
+        let record = Record::new((store.url(), history), &options.member, &base);
         let start = Start { base, history, reached: revisions.current, record };
-        let mut held = Self::start(options, own, work, start).await?;
+        let mut held = Self::start(options, None, work, start).await?;
         held.write(work)?;
         Ok(held)
     }
@@ -89,9 +83,13 @@ impl Held {
         own: Own,
         work: &Work,
     ) -> Option<Self> {
-        let source = (store.url(), history);
-        let (record, base) = Record::read(work.dir(), source, &options.member, ahead(options, &own))?;
+        let (record, base) = Record::read(work.dir(), (store.url(), history), &options.member)?;
         let (reached, deltas) = (record.reached(), record.deltas);
+        let own = match record.ahead {
+            0 => None,
+            _ if own.is_none() => return None,
+            _ => own,
+        };
         let start = Start { base, history, reached, record: Some(record) };
         let started = Self::start(options, own, work, start).await;
         match started {
@@ -106,7 +104,7 @@ impl Held {
 
     async fn start(options: &Options, own: Own, work: &Work, start: Start<'_>) -> Result<Self> {
         let Start { base, history, reached, record } = start;
-        let ahead = ahead(options, &own);
+        let ahead = own.as_ref().map_or(0, |_| ahead(options));
         let mut etcd = Engine::start(own, options, work).await?;
         let outcome = async {
             let replay = Replay::begin_ahead(etcd.client(), reached, ahead, options.lease_ttl).await?;
@@ -127,6 +125,38 @@ impl Held {
             compacted: reached,
             record,
         })
+    }
+
+    /// Whether a private etcd holds it.
+    pub(super) fn is_private(&self) -> bool {
+        matches!(self.etcd, Engine::Private(_))
+    }
+
+    /// Goes on with the member's own etcd, on the same data and with the revision raised.
+    pub(super) async fn go_on_with(
+        self,
+        own: Arc<dyn MemberEtcd>,
+        options: &Options,
+        work: &Work,
+    ) -> Result<Self> {
+        let Self { base, history, deltas, ended, behind, etcd, replay, record, .. } = self;
+        let reached = replay.at();
+        drop(replay);
+        // Until it is written down again, nobody continues from this.
+        Record::forget(work.dir());
+        if let Engine::Private(etcd) = etcd {
+            etcd.end().await?;
+        }
+        let ahead = ahead(options);
+        raise_by(work.replay(), reached, ahead).await?;
+        let record = record.map(|mut record| {
+            record.ahead = ahead;
+            record
+        });
+        let start = Start { base, history: &history, reached, record };
+        let mut held = Self { deltas, ended, behind, ..Self::start(options, Some(own), work, start).await? };
+        held.write(work)?;
+        Ok(held)
     }
 
     /// The revision that it holds.
@@ -213,8 +243,8 @@ struct Start<'a> {
 }
 
 /// The member's own etcd serves with the revision that it has, so that is raised before it starts. A private one is raised at its end.
-fn ahead(options: &Options, own: &Own) -> i64 {
-    own.as_ref().map_or(0, |_| i64::try_from(options.bump_revision).unwrap_or(i64::MAX))
+fn ahead(options: &Options) -> i64 {
+    i64::try_from(options.bump_revision).unwrap_or(i64::MAX)
 }
 
 /// A delta was not applied.

@@ -2,9 +2,9 @@
 //! appears in the store. What is left at the end is the last delta, however large the etcd is.
 //!
 //! The etcd runs on the data directory of the member to be: `etcdutl` gives it the ids of that member and of its cluster. So nothing is
-//! copied at the end, and the directory becomes the data directory by one rename. Where the caller has the member's own etcd
-//! ([`MemberEtcd`]), the revision is raised in its database (`codec/raise.rs`) before it starts, and it runs on. Otherwise, and where
-//! that etcd fails, a private one is used: it ends, and its revision is raised then.
+//! copied at the end, and the directory becomes the data directory by one rename. A private etcd takes what the store has at first, and
+//! the revision is raised in its database when it ends (`codec/raise.rs`). Where the caller has the member's own etcd ([`MemberEtcd`]),
+//! that one goes on once nothing is left to apply, and is not started again at the end. Where it fails, a private one begins anew.
 //!
 //! A process that ends leaves the working directory. The next one continues where the machine was not restarted since and etcd is at
 //! exactly the revision that was written down; otherwise it begins anew.
@@ -63,7 +63,7 @@ pub struct StandbyState {
     pub base: Option<SnapshotName>,
     /// Deltas that were applied since.
     pub deltas: usize,
-    /// The revision that it holds.
+    /// The revision that it holds; `None` until it has applied all that the store had at first.
     pub revision: Option<Revision>,
     /// Whether the store says that an owner's time ends at this revision, or has a final snapshot of it: nothing more is to come.
     pub ended: bool,
@@ -210,10 +210,14 @@ impl Task {
         let store = self.source.root.history(&history);
         let told = self.told.clone();
         let say = move |message: String| told.send_modify(|state| state.message = message);
-        let (source, own) = ((&store, history.as_str()), || self.own.clone());
-        let held = match Held::resume(source, &self.options, own(), &work).await {
+        let source = (&store, history.as_str());
+        if let Some(own) = &self.own {
+            // One of a round before.
+            own.end().await;
+        }
+        let held = match Held::resume(source, &self.options, self.own.clone(), &work).await {
             Some(held) => held,
-            None => Held::begin(source, &self.options, own(), &work, &say).await?,
+            None => Held::begin(source, &self.options, &work, &say).await?,
         };
         self.follow(&store, work, held).await
     }
@@ -230,7 +234,12 @@ impl Task {
             let looked = self.look(store, &work, &mut held).await;
             let message = match looked {
                 Ok(Look::Complete) if self.pending.is_some() => return self.finish(work, held).await,
-                Ok(Look::Complete) => String::new(),
+                Ok(Look::Complete) => {
+                    if let Some(own) = self.own.clone().filter(|_| held.is_private()) {
+                        held = held.go_on_with(own, &self.options, &work).await?;
+                    }
+                    String::new()
+                }
                 Ok(Look::Behind(why)) => why,
                 Ok(Look::Anew(why)) => {
                     Record::forget(work.dir());
@@ -330,10 +339,12 @@ impl Task {
     }
 
     fn tell(&self, held: &Held, message: String) {
+        // To change to the member's own etcd takes time, which nobody should have to wait for who saw that this follows.
+        let follows = self.own.is_none() || !held.is_private();
         let state = StandbyState {
             base: Some(held.base.clone()),
             deltas: held.deltas,
-            revision: Some(held.reached()),
+            revision: follows.then(|| held.reached()),
             ended: held.ended,
             message,
         };

@@ -21,8 +21,8 @@ pub(super) struct Record {
     /// Name and peer URLs of the member that the data are for, and the token of its cluster.
     member: [String; 3],
     base: String,
-    /// How much further the etcd is than the snapshots.
-    ahead: i64,
+    /// How much further the etcd is than the snapshots: 0 of a private one.
+    pub(super) ahead: i64,
     /// Deltas that were applied since.
     pub(super) deltas: usize,
     /// The private etcd is at this revision.
@@ -31,35 +31,25 @@ pub(super) struct Record {
 
 impl Record {
     /// Of a standby that has just begun; `None` where nobody could tell later whether the machine was restarted.
-    pub(super) fn new(
-        (store, history): (&str, &str),
-        member: &Member,
-        base: &SnapshotName,
-        ahead: i64,
-    ) -> Option<Self> {
+    pub(super) fn new((store, history): (&str, &str), member: &Member, base: &SnapshotName) -> Option<Self> {
         Some(Self {
             boot: fs::read_to_string(BOOT).ok()?.trim().to_owned(),
             store: store.to_owned(),
             history: history.to_owned(),
             member: [member.name.clone(), member.peer_urls.clone(), member.initial_cluster_token.clone()],
             base: base.to_string(),
-            ahead,
+            ahead: 0,
             deltas: 0,
             reached: 0,
         })
     }
 
     /// The record in a directory, where it is one of the same store, history and member, and the machine was not restarted since.
-    pub(super) fn read(
-        dir: &Path,
-        source: (&str, &str),
-        member: &Member,
-        ahead: i64,
-    ) -> Option<(Self, SnapshotName)> {
+    pub(super) fn read(dir: &Path, source: (&str, &str), member: &Member) -> Option<(Self, SnapshotName)> {
         let found: Self = serde_json::from_slice(&fs::read(dir.join(FILE)).ok()?).ok()?;
         let base: SnapshotName = found.base.parse().ok()?;
-        let same =
-            Self { deltas: found.deltas, reached: found.reached, ..Self::new(source, member, &base, ahead)? };
+        let (deltas, reached, ahead) = (found.deltas, found.reached, found.ahead);
+        let same = Self { deltas, reached, ahead, ..Self::new(source, member, &base)? };
         (same == found).then_some((found, base))
     }
 
