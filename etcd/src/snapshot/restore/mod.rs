@@ -179,6 +179,11 @@ impl Error {
             _ => false,
         }
     }
+
+    /// Whether an etcd failed, or refused something that one without limits takes.
+    fn is_of_etcd(&self) -> bool {
+        matches!(self, Self::MemberEtcd(_) | Self::Etcd { .. } | Self::RevisionOff { .. } | Self::Take(_))
+    }
 }
 
 /// The result of this module's calls.

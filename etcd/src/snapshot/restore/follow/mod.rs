@@ -42,6 +42,8 @@ use repot_etcd_core::snapshot::{
 
 /// From one look into the store to the next.
 const LOOK: Duration = Duration::from_secs(1);
+/// After a look that took no longer, nothing worth mentioning is left to apply.
+const SHORT: Duration = Duration::from_secs(5);
 /// After a failure.
 const AGAIN: Duration = Duration::from_secs(5);
 /// A full snapshot may be there before the deltas that lead to it; deltas are taken every 20 s if nobody says otherwise.
@@ -190,7 +192,7 @@ impl Task {
                 }
                 Err(error) => {
                     self.told.send_replace(StandbyState { message: text(&error), ..Default::default() });
-                    if let Some(own) = self.own.take_if(|_| is_of_etcd(&error)) {
+                    if let Some(own) = self.own.take_if(|_| error.is_of_etcd()) {
                         tracing::warn!(error = text(&error), "the standby goes on with a private etcd");
                         own.end().await;
                     }
@@ -231,11 +233,14 @@ impl Task {
 
     async fn follow(&mut self, store: &Store, work: Work, mut held: Held) -> Result<End> {
         loop {
+            let begun = Instant::now();
             let looked = self.look(store, &work, &mut held).await;
             let message = match looked {
                 Ok(Look::Complete) if self.pending.is_some() => return self.finish(work, held).await,
                 Ok(Look::Complete) => {
-                    if let Some(own) = self.own.clone().filter(|_| held.is_private()) {
+                    // While a long look goes on, much may come.
+                    let is_next = held.is_private() && begun.elapsed() < SHORT;
+                    if let Some(own) = self.own.clone().filter(|_| is_next) {
                         held = held.go_on_with(own, &self.options, &work).await?;
                     }
                     String::new()
@@ -377,11 +382,6 @@ impl Task {
             () = sleep(length) => true,
         }
     }
-}
-
-/// Whether the etcd of the standby failed, or refused something that one without limits takes.
-fn is_of_etcd(error: &Error) -> bool {
-    matches!(error, Error::MemberEtcd(_) | Error::Etcd { .. } | Error::RevisionOff { .. } | Error::Take(_))
 }
 
 fn text(error: &Error) -> String {
