@@ -6,7 +6,6 @@ use repot_api::conditions::Reason;
 
 use super::{
     effect::Effect,
-    ignored,
     notes::Notes,
     observed::{DestinationFacts, Facts, MigrationMode, Observed, OwnerId, OwnerRecord},
     retry,
@@ -96,7 +95,8 @@ impl Flow for MigrationFlow {
         let Some(facts) = context.at_garden() else { return Vec::new() };
         // A request that was on its way when the migration ended may set the annotation after that.
         let has_ended = context.ledger.phase.is_end() && context.ledger.phase != Phase::Failed;
-        let ignore = has_ended.then(|| ignored::end_ignore(facts)).flatten();
+        let has_ignore = has_ended && facts.has_ignore_to_end();
+        let ignore = has_ignore.then_some(Effect::EnsureIgnored { ignored: false });
         finalizer(context).into_iter().chain(ignore).collect()
     }
 

@@ -112,3 +112,13 @@ pub enum Operation {
     /// What it was before the migration.
     Former,
 }
+
+impl Ignored {
+    /// Whether the Shoot has something that this migration has written to keep gardenlet away.
+    pub(super) fn is_written(self) -> bool {
+        match self {
+            Self::ByThis | Self::Kept | Self::TakenAway => true,
+            Self::No | Self::ByOther => false,
+        }
+    }
+}

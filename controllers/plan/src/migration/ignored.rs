@@ -56,23 +56,14 @@ pub(crate) fn is_gardenlet_excluded(context: &Context) -> Check {
 
 /// What ends the annotation, once everything else is done.
 pub(crate) fn end_ignore(facts: &GardenFacts) -> Option<Effect> {
-    is_to_be_ended(facts).then_some(Effect::EnsureIgnored { ignored: false })
+    facts.has_ignore_to_end().then_some(Effect::EnsureIgnored { ignored: false })
 }
 
 /// What is waited for until gardenlet may act on the Shoot again, as far as this migration has a say.
 pub(crate) fn is_ignore_ended(facts: &GardenFacts) -> Option<Check> {
     let waits =
         || Check::waiting("EndingIgnore", "shoot.gardener.cloud/ignore is being taken from the Shoot");
-    is_to_be_ended(facts).then(waits)
-}
-
-/// A Shoot whose seed is being deleted keeps the annotation: the next migration takes it over.
-fn is_to_be_ended(facts: &GardenFacts) -> bool {
-    let is_marked = match facts.ignored {
-        Ignored::ByThis | Ignored::Kept | Ignored::TakenAway => true,
-        Ignored::No | Ignored::ByOther => false,
-    };
-    is_marked && !facts.is_seed_deleted
+    facts.has_ignore_to_end().then(waits)
 }
 
 impl GardenFacts {

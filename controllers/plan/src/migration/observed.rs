@@ -328,3 +328,11 @@ pub struct DestinationFacts {
     /// Machines included. Those of a later migration have another UID.
     pub left: Vec<String>,
 }
+
+impl GardenFacts {
+    /// Whether gardenlet is to be let act on the Shoot again. A Shoot whose seed is being deleted keeps the annotation: the next migration
+    /// takes it over.
+    pub(crate) fn has_ignore_to_end(&self) -> bool {
+        self.ignored.is_written() && !self.is_seed_deleted
+    }
+}
