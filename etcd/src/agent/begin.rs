@@ -45,7 +45,7 @@ pub(super) enum Ready {
     /// It may be started with these members.
     Start(Entry),
     /// The etcd of a standby runs on the data directory, and may be given clients.
-    Running(Running, Entry),
+    Running(Box<Running>, Entry),
 }
 
 impl Ready {

@@ -150,7 +150,7 @@ impl Supervisor {
             let begun = Instant::now();
             let started = match (ready, now) {
                 (Ready::Running(running, _), Wanted { etcd: Etcd::Serves, until: Some(until) }) => {
-                    self.adopt(bootstrapper, running, until).await
+                    self.adopt(bootstrapper, *running, until).await
                 }
                 (ready, _) => self.launch(bootstrapper, &ready.stop().await, now).await,
             };

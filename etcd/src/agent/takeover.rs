@@ -82,7 +82,7 @@ impl Bootstrapper {
                 };
                 let entry = self.founding();
                 Some(match running {
-                    Some(running) => Ready::Running(running, entry),
+                    Some(running) => Ready::Running(Box::new(running), entry),
                     None => Ready::Start(entry),
                 })
             }

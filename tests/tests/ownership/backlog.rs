@@ -29,7 +29,8 @@ fn noise(seed: u64) -> Vec<u8> {
 #[ignore = "an etcd of 400 MB: make soak"]
 fn deltas_that_are_far_behind_do_not_cost_the_lease() {
     run(async |env| -> Result<()> {
-        let mut fixture = StandbyFixture::with_owner(env, 1, json!({ "interval": "1s", "timeout": "1s" })).await?;
+        let mut fixture =
+            StandbyFixture::with_owner(env, 1, json!({ "interval": "1s", "timeout": "1s" })).await?;
         let etcds = fixture.old.etcds()?;
         fixture.s3.process().kill();
         let client = fixture.world.old.client(std::slice::from_ref(&fixture.old)).await?;

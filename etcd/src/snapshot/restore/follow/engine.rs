@@ -35,8 +35,8 @@ pub(super) type Own = Option<Arc<dyn MemberEtcd>>;
 
 /// A running one.
 pub(super) enum Engine {
-    Private(private::Etcd),
-    Own(Arc<dyn MemberEtcd>, Client),
+    Private(Box<private::Etcd>),
+    Own(Arc<dyn MemberEtcd>, Box<Client>),
 }
 
 impl Engine {
@@ -44,10 +44,10 @@ impl Engine {
         let Some(own) = own else {
             let name = &options.member.name;
             let etcd = private::Etcd::start_as(&options.etcd, work.dir(), &work.replay(), name).await?;
-            return Ok(Self::Private(etcd));
+            return Ok(Self::Private(Box::new(etcd)));
         };
         match own.start(work.replay()).await {
-            Ok(client) => Ok(Self::Own(own, client)),
+            Ok(client) => Ok(Self::Own(own, Box::new(client))),
             Err(why) => Err(Error::MemberEtcd(why)),
         }
     }
