@@ -122,7 +122,7 @@ impl Child {
                 return Err(io::Error::other(format!("it did not start: {ending}")));
             }
             Ok(Some(Word::Open | Word::CutOff)) => {
-                return Err(io::Error::other("its guard says what it was not asked"));
+                return Err(io::Error::other("its guard answers an order that it did not get"));
             }
             Ok(None) => return Err(io::Error::other("its guard could not start it")),
             Err(_) => return Err(io::Error::other("its guard does not answer")),

@@ -39,7 +39,7 @@ const CANDIDATES: usize = 4;
 /// From this size on, in bytes, the full snapshot waits after the final delta: it would take the store, the network and processors from
 /// whoever takes over meanwhile.
 const LARGE: i64 = 256 << 20;
-/// So long.
+/// How long the full snapshot of a large etcd waits after the final delta.
 const HEAD_START: Duration = Duration::from_secs(20);
 /// An agent that hangs leaves a private etcd running for no longer.
 pub(super) const LIFE: Duration = Duration::from_secs(60);

@@ -219,7 +219,7 @@ impl Draft {
         self.writer.push(event, seen).map_err(Error::Content)
     }
 
-    /// Adds the first of these events, at most [`PIECE`] and always whole revisions: whoever compresses more at once keeps others waiting,
+    /// Adds the first of these events, whole revisions until they have 256 KiB: whoever compresses more at once keeps others waiting,
     /// such as the one who renews a lease. `seen`: when they came.
     ///
     /// # Errors

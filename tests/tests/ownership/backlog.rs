@@ -10,7 +10,7 @@ use super::standby::StandbyFixture;
 use crate::etcd_agent::world::DEADLINE;
 
 const VALUE: usize = 400 << 10;
-/// etcd sends so many revisions to a watch at once. To compress them takes longer than a lease.
+/// etcd sends so many revisions to a watch at once.
 const VALUES: u64 = 1000;
 
 /// Bytes that cannot be compressed.

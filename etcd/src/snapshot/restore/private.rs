@@ -39,8 +39,8 @@ const HTTP_APART: (&str, &str) = ("ETCD_LISTEN_CLIENT_HTTP_URLS", "https://127.0
 /// One revision is one transaction, however large.
 const REQUEST_BYTES: &str = "--max-request-bytes=1500000000";
 const OPERATIONS: &str = "--max-txn-ops=4000000000";
-/// So many entries of the log are read again at the next start, and no more. A standby starts again in the outage of a migration, and
-/// an entry may have a megabyte.
+/// So many entries of the log are read again at the next start, and no more. A standby that takes over without the member's own etcd
+/// is started again in an outage, and an entry may have a megabyte.
 const SNAPSHOTS: &str = "--snapshot-count=1000";
 const LOG_LINES: usize = 12;
 

@@ -33,7 +33,7 @@ pub trait MemberEtcd: Debug + Send + Sync {
 /// The own etcd of a member; `None`: a private one is to be used.
 pub(super) type Own = Option<Arc<dyn MemberEtcd>>;
 
-/// A running one.
+/// A running etcd, and how it is ended and reached.
 pub(super) enum Engine {
     Private(Box<private::Etcd>),
     Own(Arc<dyn MemberEtcd>, Box<Client>),
