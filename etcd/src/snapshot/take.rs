@@ -275,22 +275,29 @@ impl Draft {
 
 /// How much is compressed at once, in bytes: some milliseconds of work.
 const PIECE: usize = 256 << 10;
-/// The largest message of a watch.
-const MESSAGE_BYTES: usize = 1 << 30;
+/// The largest message of a watch: a fragment is about 2 MiB unless a single event is larger.
+const MESSAGE_BYTES: usize = 64 << 20;
 
 /// The events of an etcd after a revision.
-pub struct Events(WatchStream);
+pub struct Events {
+    stream: WatchStream,
+    /// Of a revision whose other events may come with the next fragment.
+    held: Vec<Event>,
+}
 
 impl Events {
-    /// Follows all keys.
+    /// Follows all keys. etcd may send a thousand revisions at once, which are hundreds of megabytes where values are large; so it is asked
+    /// for fragments.
     ///
     /// # Errors
     /// [`Error::Etcd`].
     pub async fn after(client: &Client, revision: Revision) -> Result<Self> {
-        let options = WatchOptions::new().with_all_keys().with_start_revision(revision.next().0);
+        let from = revision.next().0;
+        let options = WatchOptions::new().with_all_keys().with_start_revision(from).with_fragment();
         let mut client = client.watch_client().max_decoding_message_size(MESSAGE_BYTES);
         let watched = client.watch("", Some(options)).await;
-        watched.map(Self).map_err(|source| Error::Etcd { task: "watch all keys", source })
+        let stream = watched.map_err(|source| Error::Etcd { task: "watch all keys", source })?;
+        Ok(Self { stream, held: Vec::new() })
     }
 
     /// The next events: all of one or more revisions, never a part of one.
@@ -299,7 +306,7 @@ impl Events {
     /// [`Error::Compacted`], [`Error::WatchEnded`], [`Error::Etcd`]. The watch is over then.
     pub async fn next(&mut self) -> Result<Vec<Event>> {
         loop {
-            let message = self.0.message().await;
+            let message = self.stream.message().await;
             let message = message.map_err(|source| Error::Etcd { task: "watch all keys", source })?;
             let message = message.ok_or_else(|| Error::WatchEnded("without a word".to_owned()))?;
             if message.compact_revision() > 0 {
@@ -308,11 +315,25 @@ impl Events {
             if message.canceled() {
                 return Err(Error::WatchEnded(message.cancel_reason().to_owned()));
             }
-            if !message.events().is_empty() {
-                return Ok(message.events().iter().map(Event::from).collect());
+            if message.events().is_empty() {
+                continue;
+            }
+            self.held.extend(message.events().iter().map(Event::from));
+            let whole = take_whole(&mut self.held, message.0.fragment);
+            if !whole.is_empty() {
+                return Ok(whole);
             }
         }
     }
+}
+
+/// Takes the events that are complete. After a fragment with more to come, those of the last revision are not: it may end within a
+/// transaction.
+fn take_whole(held: &mut Vec<Event>, more_to_come: bool) -> Vec<Event> {
+    let last = held.last().map(|event| event.mod_revision).filter(|_| more_to_come);
+    let complete = held.partition_point(|event| last.is_none_or(|last| event.mod_revision < last));
+    let rest = held.split_off(complete);
+    std::mem::replace(held, rest)
 }
 
 #[cfg(test)]
@@ -332,6 +353,23 @@ mod tests {
             version: 1,
             lease: 0,
         }
+    }
+
+    #[test]
+    fn a_revision_in_fragments_is_taken_as_a_whole() {
+        let mut held = Vec::new();
+        let mut taken = |revisions: &[i64], more_to_come| {
+            held.extend(revisions.iter().map(|&at| event(at, 1)));
+            let taken = take_whole(&mut held, more_to_come);
+            taken.iter().map(|event| event.mod_revision.0).collect::<Vec<_>>()
+        };
+        assert_eq!(taken(&[2, 3, 3], true), [2]);
+        assert_eq!(taken(&[3, 3], true), [0; 0]);
+        assert_eq!(taken(&[3, 4], true), [3, 3, 3, 3, 3]);
+        assert_eq!(taken(&[], true), [0; 0]);
+        assert_eq!(taken(&[4, 5], false), [4, 4, 5]);
+        assert_eq!(taken(&[6], false), [6]);
+        assert_eq!(taken(&[], false), [0; 0]);
     }
 
     #[test]
