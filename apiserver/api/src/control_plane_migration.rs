@@ -42,8 +42,7 @@ static MODE: Schema = Schema::choice(
     &["Classic", "Forced", "Live"],
 );
 static EXECUTOR: Schema = Schema::choice(
-    "Who runs the steps. Repot: its own controllers. Gardenlet: the gardenlet of the destination, which Repot steers; in mode Forced \
-     alone.",
+    "Who runs the steps. Repot: its own controllers. Gardenlet: the gardenlets, which Repot steers; in modes Classic and Forced.",
     &["Repot", "Gardenlet"],
 );
 static ABORT: Schema = Schema::choice(
@@ -204,13 +203,12 @@ fn check_retry(spec: &Node) -> Option<FieldError> {
     (!(0..=MOST_RETRIES).contains(number)).then(|| FieldError::invalid("spec.retry", number, &why))
 }
 
-/// Nothing is left to steer where the source answers: its gardenlet migrates a Shoot as soon as that is bound to another seed.
+/// No gardenlet has a live migration yet.
 fn check_executor(object: &Node) -> Option<FieldError> {
-    let is_refused = text_at(object, "spec.executor") == Some("Gardenlet")
-        && text_at(object, "spec.mode") != Some("Forced");
+    let is_refused =
+        text_at(object, "spec.executor") == Some("Gardenlet") && text_at(object, "spec.mode") == Some("Live");
     is_refused.then(|| {
-        let message = "is for mode Forced alone; where the source answers, bind the Shoot to the destination and let gardenlet \
-                       migrate it, or leave the executor out";
+        let message = "is for modes Classic and Forced; gardenlet knows no live migration";
         FieldError::invalid("spec.executor", "Gardenlet", message)
     })
 }

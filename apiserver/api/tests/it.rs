@@ -187,13 +187,13 @@ fn everything_that_is_wrong_with_a_spec_is_told_at_once() {
 }
 
 #[test]
-fn gardenlet_carries_out_forced_migrations_alone() {
+fn gardenlet_carries_out_no_live_migrations() {
     let (kind, _, validate, _) = KINDS[5];
     let errors = |mode: &str| {
         let spec = r#"{"shootRef":{"name":"s"},"sourceSeed":"a","destinationSeed":"b","executor":"Gardenlet","mode":"#;
         fields(&validate(&body(kind, &format!("{spec}\"{mode}\"}}")))).len()
     };
-    assert_eq!((errors("Classic"), errors("Live"), errors("Forced")), (1, 1, 0));
+    assert_eq!((errors("Classic"), errors("Live"), errors("Forced")), (0, 1, 0));
 }
 
 #[test]

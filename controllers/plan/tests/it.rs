@@ -35,6 +35,8 @@ fn the_pages_are_what_the_tables_say() {
     is_up_to_date("docs/reference/classic-migration.md", &render::classic_migration());
     is_up_to_date("docs/reference/forced-migration.md", &render::forced_migration());
     is_up_to_date("docs/reference/gardenlet-migration.md", &render::gardenlet_migration());
+    let page = "docs/reference/classic-gardenlet-migration.md";
+    is_up_to_date(page, &render::classic_gardenlet_migration());
 }
 
 fn mk_notes() -> Notes {

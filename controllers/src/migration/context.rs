@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::{Api, Client, ResourceExt};
-use repot_plan::migration::Side;
+use repot_plan::migration::{Side, observed::MigrationMode};
 
 use super::{
     api::{ControlPlaneMigration, Shoot},
@@ -122,9 +122,11 @@ impl Context {
         let spec = &migration.spec;
         match &self.seed {
             None => vec![Side::Garden],
-            // A source without Repot's steps has no rows.
-            Some(seed) if *seed == spec.source_seed && migration.is_by_gardenlet() => Vec::new(),
-            Some(seed) if *seed == spec.source_seed => vec![Side::Source],
+            // A dead source has no rows where gardenlet restores.
+            Some(seed) if *seed == spec.source_seed => match migration.gardenlet_mode() {
+                Some(MigrationMode::Forced) => Vec::new(),
+                Some(MigrationMode::Classic) | None => vec![Side::Source],
+            },
             Some(seed) if *seed == spec.destination_seed => vec![Side::Destination],
             Some(_) => Vec::new(),
         }

@@ -70,8 +70,8 @@ pub async fn run(context: Context, stop: CancellationToken) {
 
 /// One pass of each side that this controller works on.
 async fn reconcile(cached: Arc<ControlPlaneMigration>, context: Arc<Context>) -> Result<Action> {
-    if cached.is_by_gardenlet() {
-        return gardenlet::reconcile(&cached, &context).await;
+    if let Some(mode) = cached.gardenlet_mode() {
+        return gardenlet::reconcile(&cached, mode, &context).await;
     }
     if cached.mode().is_none() {
         return Ok(Action::await_change());

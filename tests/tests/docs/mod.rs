@@ -16,6 +16,7 @@ const GENERATED: &[&str] = &[
     "docs/reference/classic-migration-faults.md",
     "docs/reference/forced-migration.md",
     "docs/reference/gardenlet-migration.md",
+    "docs/reference/classic-gardenlet-migration.md",
     "docs/reference/etcd-workflows.md",
     "docs/reference/etcd-faults.md",
     "docs/design/storage-faults.md",

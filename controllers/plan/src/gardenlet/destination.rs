@@ -16,6 +16,8 @@ use crate::{
 
 /// More than gardener-apiserver takes in one request; etcd takes less by default.
 const STATE_LIMIT: u64 = 3 << 20;
+/// What etcd takes in one request by default.
+const ETCD_LIMIT: u64 = 3 << 19;
 
 pub(super) fn note_change(_: &Context, notes: &mut Notes) {
     notes.changed = true;
@@ -95,6 +97,15 @@ pub(super) fn are_snapshots_copied(context: &Context) -> Check {
     })
 }
 
+/// What the source stores later is copied by etcd-druid, which leaves out what is there.
+pub(super) fn are_snapshots_copied_ahead(context: &Context) -> Check {
+    destination(context, |facts| match (facts.copied, &facts.bucket_problem) {
+        (Some(revision), _) => Check::Met(format!("copied and verified up to revision {revision}")),
+        (None, Some(problem)) => Check::waiting("BucketUnreadable", problem.clone()),
+        (None, None) => Check::waiting("Copying", "the copying Job has not ended"),
+    })
+}
+
 pub(super) fn copy_snapshots(_: &Context) -> Vec<Effect> {
     vec![Effect::EnsureCopyNamespace, Effect::CopySnapshots]
 }
@@ -133,6 +144,27 @@ pub(super) fn is_state_ensured(context: &Context) -> Check {
                 "WritingState",
                 format!("the ShootState of Repot, {}, is being written", said(own)),
             ),
+        }
+    })
+}
+
+/// gardenlet writes the ShootState when the API of the Shoot is gone: one that is refused then cannot be made smaller any more.
+pub(super) fn does_state_fit(context: &Context) -> Check {
+    destination(context, |facts| {
+        let Some(states) = &facts.states else {
+            return Check::waiting("StateUnknown", "the ShootStates are being read");
+        };
+        let bytes = [states.own, states.gardener].into_iter().flatten().map(|state| state.bytes).max();
+        match bytes {
+            None => Check::Met("no ShootState is known yet; gardenlet writes it".to_owned()),
+            Some(bytes) if bytes > STATE_LIMIT => Check::blocked(
+                "StateTooLarge",
+                format!("the ShootState has {bytes} bytes, and gardener-apiserver takes {STATE_LIMIT}"),
+            ),
+            Some(bytes) if bytes > ETCD_LIMIT => Check::Met(format!(
+                "the ShootState has {bytes} bytes; an etcd of the garden with default settings takes {ETCD_LIMIT}"
+            )),
+            Some(bytes) => Check::Met(format!("the ShootState has {bytes} bytes")),
         }
     })
 }

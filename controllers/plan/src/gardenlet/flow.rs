@@ -10,16 +10,16 @@ use repot_api::{
 use super::{
     effect::Effect,
     notes::Notes,
-    observed::{DestinationFacts, Facts, GardenFacts, Observed, ShootFacts},
+    observed::{DestinationFacts, Facts, GardenFacts, Observed, ShootFacts, SourceFacts},
     step::Step,
 };
 use crate::{
-    flow::{Flow, Request, StepContext},
+    flow::{Flow, LedgerOf, Request, StepContext},
     ledger::Check,
     migration::{Side, retry},
 };
 
-/// The forced migration of a control plane by gardenlet.
+/// The migration of a control plane by gardenlet, classic or forced.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GardenletMigration {}
 
@@ -52,7 +52,7 @@ impl Flow for GardenletMigration {
         }
     }
 
-    /// The source is dead, and has no rows.
+    /// The source is dead, and has no rows; in a classic migration it measures when its API ends, and nobody waits for that.
     fn takes_part(_: &Observed, side: Side) -> bool {
         side != Side::Source
     }
@@ -60,6 +60,7 @@ impl Flow for GardenletMigration {
     fn cleanup(context: &StepContext<'_, Self>) -> Vec<Effect> {
         match &context.observed.facts {
             Facts::Garden(_) => finalizer(context).into_iter().collect(),
+            Facts::Source(_) => Vec::new(),
             // A creation that was requested before the end may arrive after it.
             Facts::Destination(facts) => {
                 facts.copy_namespace.then_some(Effect::RemoveCopy).into_iter().collect()
@@ -91,7 +92,10 @@ impl Flow for GardenletMigration {
 /// failed, and comes back when it is tried again.
 fn finalizer(context: &Context) -> Option<Effect> {
     let (request, ledger) = (&context.observed.request, context.ledger);
-    let present = !ledger.phase.is_end() || !context.others.iter().all(|(_, other)| other.phase.is_end());
+    // The source has nothing to undo, and may be dead.
+    let is_over =
+        |(side, other): &(Side, LedgerOf<GardenletMigration>)| *side == Side::Source || other.phase.is_end();
+    let present = !ledger.phase.is_end() || !context.others.iter().all(is_over);
     let change = retry::finalizer_change(request.finalizer, present, ledger.retry);
     change.map(|present| Effect::EnsureFinalizer { present })
 }
@@ -123,7 +127,15 @@ impl Context<'_> {
     pub(super) fn at_garden(&self) -> Option<&GardenFacts> {
         match &self.observed.facts {
             Facts::Garden(facts) => Some(facts),
-            Facts::Destination(_) => None,
+            Facts::Source(_) | Facts::Destination(_) => None,
+        }
+    }
+
+    /// What the source observes, in its own controller.
+    pub(super) fn at_source(&self) -> Option<&SourceFacts> {
+        match &self.observed.facts {
+            Facts::Source(facts) => Some(facts),
+            Facts::Garden(_) | Facts::Destination(_) => None,
         }
     }
 
@@ -131,7 +143,7 @@ impl Context<'_> {
     pub(super) fn at_destination(&self) -> Option<&DestinationFacts> {
         match &self.observed.facts {
             Facts::Destination(facts) => Some(facts),
-            Facts::Garden(_) => None,
+            Facts::Garden(_) | Facts::Source(_) => None,
         }
     }
 }
@@ -139,6 +151,11 @@ impl Context<'_> {
 /// Checks what the garden observes.
 pub(super) fn garden(context: &Context, check: impl Fn(&GardenFacts) -> Check) -> Check {
     context.at_garden().map_or_else(of_another_side, check)
+}
+
+/// Checks what the source observes.
+pub(super) fn source(context: &Context, check: impl Fn(&SourceFacts) -> Check) -> Check {
+    context.at_source().map_or_else(of_another_side, check)
 }
 
 /// Checks what the destination observes.

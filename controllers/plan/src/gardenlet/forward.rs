@@ -1,4 +1,4 @@
-//! The forward table.
+//! The forward table of a forced migration.
 
 use super::{
     destination as to,
@@ -12,10 +12,10 @@ use crate::{
     migration::Side,
 };
 
-type MigrationRow = Row<GardenletMigration>;
+pub(super) type MigrationRow = Row<GardenletMigration>;
 
 /// A day, for what waits for a person, or for what a person can help.
-const A_DAY: Timeout<GardenletMigration> = Timeout::Hours(24);
+pub(super) const A_DAY: Timeout<GardenletMigration> = Timeout::Hours(24);
 
 /// A row that has a day, and fails then: nothing rolls back any more.
 pub(super) const fn day_long(side: Side, step: Step, check: fn(&Context<'_>) -> Check) -> MigrationRow {

@@ -128,7 +128,7 @@ pub(super) fn move_backup_entry(context: &Context) -> Vec<Effect> {
 }
 
 /// Somebody has bound the Shoot to another seed: what is written now would make a gardenlet migrate it there.
-fn is_bound_elsewhere(context: &Context, shoot: &ShootFacts) -> Option<Check> {
+pub(super) fn is_bound_elsewhere(context: &Context, shoot: &ShootFacts) -> Option<Check> {
     let destination = &context.observed.request.destination_seed;
     let found = shoot.spec_seed.as_deref().unwrap_or("none");
     (found != destination).then(|| {
@@ -170,15 +170,21 @@ pub(super) fn has_restore_succeeded(context: &Context) -> Check {
     })
 }
 
-fn restored(context: &Context, shoot: &ShootFacts, last: &LastOperation) -> Check {
-    let seed = &context.observed.request.destination_seed;
+/// The last operation of the Shoot in words, with its errors.
+pub(super) fn said(shoot: &ShootFacts, last: &LastOperation) -> String {
     let LastOperation { kind, state, progress, description } = last;
     let errors = if shoot.last_errors.is_empty() {
         String::new()
     } else {
         format!("; errors: {}", shoot.last_errors.join(", "))
     };
-    let says = format!("gardenlet says {kind}, {state}, {progress} %: {description}{errors}");
+    format!("gardenlet says {kind}, {state}, {progress} %: {description}{errors}")
+}
+
+fn restored(context: &Context, shoot: &ShootFacts, last: &LastOperation) -> Check {
+    let seed = &context.observed.request.destination_seed;
+    let LastOperation { kind, state, .. } = last;
+    let says = said(shoot, last);
     match (kind.as_str(), state.as_str()) {
         ("Restore", "Succeeded") => Check::Met("gardenlet reports Restore, Succeeded".to_owned()),
         ("Restore", "Failed") => Check::waiting(

@@ -5,7 +5,10 @@ use std::time::Duration;
 use repot_api::conditions::Reason;
 use repot_apimachinery::time::Time;
 
-use crate::{flow::Abort, migration::observed::SourceSnapshot};
+use crate::{
+    flow::Abort,
+    migration::observed::{MigrationMode, SourceSnapshot},
+};
 
 /// What one side observes in one pass.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +24,8 @@ pub struct Observed {
 pub struct MigrationRequest {
     /// UID of the ControlPlaneMigration. It is part of each fence.
     pub uid: String,
+    /// Whether the source is dead, or its gardenlet migrates the Shoot.
+    pub mode: MigrationMode,
     /// Whether a person has confirmed the loss, by the name of the source.
     pub confirmed: bool,
     /// Whether a person has confirmed that nothing of the Shoot runs at the source.
@@ -50,8 +55,17 @@ pub struct MigrationRequest {
 pub enum Facts {
     /// Of the garden.
     Garden(Box<GardenFacts>),
+    /// Of the source seed, in a classic migration.
+    Source(SourceFacts),
     /// Of the destination seed.
     Destination(Box<DestinationFacts>),
+}
+
+/// What the controller of the source observes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceFacts {
+    /// Whether a kube-apiserver of the Shoot is ready at the source.
+    pub api_ready: bool,
 }
 
 /// What the controller of the garden observes.
@@ -61,7 +75,8 @@ pub struct GardenFacts {
     pub other_migration: Option<String>,
     /// A later migration of this Shoot that has not rolled back, if there is one.
     pub followed_by: Option<String>,
-    /// Why the migration cannot be carried out: the destination cannot host the Shoot, the source answers, a right is missing.
+    /// Why the migration cannot be carried out: the destination cannot host the Shoot, the source answers or, in a classic migration, does
+    /// not, a right is missing, the binding is refused.
     pub refusals: Vec<String>,
     /// The Shoot in the garden.
     pub shoot: ShootFacts,

@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
-use super::{flow::GardenletMigration, forward::FORWARD, rollback::ROLLBACK, step::Step};
+use super::{
+    classic::{CLASSIC_FORWARD, CLASSIC_ROLLBACK},
+    flow::GardenletMigration,
+    forward::FORWARD,
+    rollback::ROLLBACK,
+    step::Step,
+};
 use crate::flow::{Plan, Plans};
 
 /// How long a side may record nothing before rows that wait for it fail. Before a restore is requested, that changes nothing.
@@ -12,7 +18,7 @@ const COMMITTED_SIDE_LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// Version of the tables. A change that an unfinished migration would not survive makes a new version, beside this one.
 pub const PLAN_VERSION: u32 = 1;
 
-/// The migration, version 1.
+/// The forced migration, version 1.
 pub static PLAN: Plan<GardenletMigration> = Plan {
     kind: "ControlPlaneMigration",
     version: PLAN_VERSION,
@@ -26,5 +32,16 @@ pub static PLAN: Plan<GardenletMigration> = Plan {
     committed_side_limit: COMMITTED_SIDE_LIMIT,
 };
 
-/// All versions of the migration.
+/// The classic migration, version 1.
+pub static CLASSIC_PLAN: Plan<GardenletMigration> = Plan {
+    forward: CLASSIC_FORWARD,
+    rollback: CLASSIC_ROLLBACK,
+    point_of_no_return: Some(Step::SeedBound),
+    fields: &["changed"],
+    ..PLAN
+};
+
+/// All versions of the forced migration.
 pub static PLANS: Plans<GardenletMigration> = Plans { versions: &[&PLAN] };
+/// All versions of the classic migration.
+pub static CLASSIC_PLANS: Plans<GardenletMigration> = Plans { versions: &[&CLASSIC_PLAN] };

@@ -3,12 +3,14 @@
 use crate::named_enum;
 
 named_enum! {
-    /// Steps of a forced migration by gardenlet and of its rollback. The tables say what each of them does.
+    /// Steps of forced and classic migrations by gardenlet and of their rollback. The tables say what each of them does.
     pub enum Step {
         /// The migration is recorded, and no other one is in its way.
         MigrationRecorded,
         /// The destination can host the Shoot, the source does not answer, and Repot has the rights that it needs.
         DestinationReady,
+        /// Classic: both seeds are ready, their gardenlets answer, and the Shoot may be bound to the destination.
+        SeedsReady,
         /// Somebody has confirmed that nothing of the Shoot runs at the source.
         SourceOff,
         /// The destination can read the backup bucket of the source.
@@ -19,8 +21,18 @@ named_enum! {
         SnapshotsCopied,
         /// Gardener's API server has a ShootState that is as new as that of Repot.
         StateEnsured,
-        /// `spec.seedName` of the Shoot is the destination.
+        /// Classic: Gardener's API server takes a ShootState of this size.
+        StateFits,
+        /// Classic: the bucket of the destination holds what the source had stored before it is migrated.
+        SnapshotsCopiedAhead,
+        /// Classic: no operation of gardenlet runs on the Shoot.
+        ShootIdle,
+        /// `spec.seedName` of the Shoot is the destination. In a classic migration this is the point of no return.
         SeedBound,
+        /// Classic: gardenlet reports that the source has migrated the Shoot.
+        MigrateSucceeded,
+        /// Classic: no kube-apiserver of the source is ready.
+        ApiStopped,
         /// The gardenlet of the destination is responsible for the BackupEntry.
         BackupEntryMoved,
         /// The point of no return: the status of the Shoot makes the gardenlet of the destination restore it.

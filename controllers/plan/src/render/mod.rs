@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 pub use classic::{classic_migration, forced_migration};
 pub use etcd::etcd_workflows;
-pub use gardenlet::gardenlet_migration;
+pub use gardenlet::{classic_gardenlet_migration, gardenlet_migration};
 
 use crate::{
     flow::{Flow, OnFailure, Proof, Row, Timeout},

@@ -109,10 +109,15 @@ impl ControlPlaneMigration {
         }
     }
 
-    /// Whether the gardenlet of the destination carries it out, and the controllers of this program steer that.
+    /// The mode of a migration that gardenlets carry out, and that the controllers of this program steer; `None` for any other one.
     #[must_use]
-    pub fn is_by_gardenlet(&self) -> bool {
-        self.spec.executor == "Gardenlet" && self.spec.mode == "Forced"
+    pub fn gardenlet_mode(&self) -> Option<MigrationMode> {
+        let is_steered = self.spec.executor == "Gardenlet";
+        match self.spec.mode.as_str() {
+            "" | "Classic" if is_steered => Some(MigrationMode::Classic),
+            "Forced" if is_steered => Some(MigrationMode::Forced),
+            _ => None,
+        }
     }
 
     /// All versions of the tables of its mode.

@@ -137,9 +137,21 @@ async fn ignore(pass: &Pass<'_>, shoot: &Shoot, ignored: bool) -> Result<()> {
 /// # Errors
 /// [`Error::Write`].
 pub async fn bind(context: &Context, shoot: &Shoot, seed: &str) -> Result<()> {
+    bind_by(context, shoot, seed, &params()).await
+}
+
+/// Asks Gardener and all webhooks whether they would accept the binding.
+///
+/// # Errors
+/// [`Error::Write`], with what they say against it.
+pub async fn dry_run_binding(context: &Context, shoot: &Shoot, seed: &str) -> Result<()> {
+    bind_by(context, shoot, seed, &PatchParams { dry_run: true, ..params() }).await
+}
+
+async fn bind_by(context: &Context, shoot: &Shoot, seed: &str, params: &PatchParams) -> Result<()> {
     let patch = Patch::Merge(under(shoot.resource_version(), json!({"spec": {"seedName": seed}})));
-    let all = shoots(context, shoot);
-    let outcome = all.patch_subresource("binding", &shoot.name_any(), &params(), &patch).await;
+    let outcome =
+        shoots(context, shoot).patch_subresource("binding", &shoot.name_any(), params, &patch).await;
     outcome.map(drop).map_err(Error::write("write spec.seedName of the Shoot"))
 }
 

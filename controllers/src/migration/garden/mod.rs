@@ -9,6 +9,6 @@ mod operation;
 pub mod seed_change;
 
 pub use act::act;
-pub(super) use act::{bind, finalizer, shoots};
+pub(super) use act::{bind, dry_run_binding, finalizer, shoots};
 pub use observe::observe;
-pub(super) use observe::{refusals_of, seed};
+pub(super) use observe::{refusals_between, refusals_of, seed};

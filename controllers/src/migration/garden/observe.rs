@@ -49,9 +49,10 @@ pub async fn observe(
         highest_epoch: others.iter().filter_map(ControlPlaneMigration::owner_epoch).max(),
         quarantine: quarantine(context, migration),
         refusals: match request.mode {
-            MigrationMode::Classic => {
-                refusals((&spec.source_seed, source.as_ref()), (&spec.destination_seed, destination.as_ref()))
-            }
+            MigrationMode::Classic => refusals_between(
+                (&spec.source_seed, source.as_ref()),
+                (&spec.destination_seed, destination.as_ref()),
+            ),
             // What the garden knows of a dead source is old.
             MigrationMode::Forced => refusals_of((&spec.destination_seed, destination.as_ref())),
         },
@@ -130,7 +131,8 @@ pub fn refusals_of((name, seed): (&str, Option<&Value>)) -> Vec<String> {
 }
 
 /// Why the destination cannot host the Shoot. Both seeds come with their names.
-fn refusals(source: (&str, Option<&Value>), destination: (&str, Option<&Value>)) -> Vec<String> {
+#[must_use]
+pub fn refusals_between(source: (&str, Option<&Value>), destination: (&str, Option<&Value>)) -> Vec<String> {
     let missing = source.1.is_none().then(|| format!("there is no Seed {}", source.0));
     let mut all: Vec<String> = missing.into_iter().chain(refusals_of(destination)).collect();
     let (Some(from), Some(to)) = (source.1.map(Seed), destination.1.map(Seed)) else { return all };
@@ -168,7 +170,7 @@ mod tests {
     }
 
     fn refused(source: Option<&Value>, destination: Option<&Value>) -> Vec<String> {
-        refusals(("a", source), ("b", destination))
+        refusals_between(("a", source), ("b", destination))
     }
 
     #[test]

@@ -167,7 +167,7 @@ pub async fn ensure_job(context: &Context, own: &str, stores: Stores) -> Result<
     let backup = &mut etcd.spec.backup;
     backup.source_store = Some(stores.source);
     backup.store = Some(stores.target);
-    // The source is dead, and stores no final snapshot.
+    // A dead source stores no final snapshot; what one that lives stores later is copied by etcd-druid.
     backup.wait_for_final_snapshot.enabled = false;
     let missing = || Error::Missing("a store of snapshots".to_owned());
     let mut job = copy::job(&etcd, &context.image).ok_or_else(missing)?.object;

@@ -3,10 +3,13 @@
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Namespace};
 use kube::{Api, Client, ResourceExt, core::DynamicObject};
 use repot_api::names::DRUID_GROUP;
-use repot_plan::gardenlet::{
-    Step,
-    effect::Effect,
-    observed::{DestinationFacts, Facts},
+use repot_plan::{
+    gardenlet::{
+        Step,
+        effect::Effect,
+        observed::{DestinationFacts, Facts},
+    },
+    migration::observed::MigrationMode,
 };
 
 use super::{
@@ -69,8 +72,9 @@ pub async fn observe(
     let technical_id = shoot.as_ref().map(|shoot| shoot.status.technical_id.clone()).unwrap_or_default();
     let own = copy::namespace_of(&technical_id);
     let copy_namespace = copy::find(client, &own, &uid).await?;
-    // Asked until it was reached: what was not asked must not look like a right that is there.
-    let missing_rights = match ledger.is_settled(Step::SourceBucketReadable) {
+    // Asked until it was reached, where tasks are marked: what was not asked must not look like a right that is there.
+    let is_forced = migration.gardenlet_mode() == Some(MigrationMode::Forced);
+    let missing_rights = match ledger.is_settled(Step::SourceBucketReadable) || !is_forced {
         true => Vec::new(),
         false => rights::missing(client, &technical_id, &RIGHTS, ROLE_FILE).await?,
     };
@@ -89,7 +93,7 @@ pub async fn observe(
         return Ok((Facts::Destination(Box::new(facts)), objects));
     };
     buckets(context, migration, shoot, ledger, &mut facts).await;
-    if is_open(ledger, Step::StateEnsured) {
+    if is_open(ledger, Step::StateEnsured) || is_open(ledger, Step::StateFits) {
         let found = states::read(context.garden_client(), &key(migration, shoot)).await?;
         facts.states = Some(found.facts());
         objects.states = Some(found);
@@ -116,7 +120,7 @@ async fn buckets(
     facts: &mut DestinationFacts,
 ) {
     let is_asked = !ledger.is_settled(Step::SourceBucketReadable) || is_open(ledger, Step::LossConfirmed);
-    let is_copying = is_open(ledger, Step::SnapshotsCopied);
+    let is_copying = is_open(ledger, Step::SnapshotsCopied) || is_open(ledger, Step::SnapshotsCopiedAhead);
     if !is_asked && !is_copying {
         return;
     }
@@ -140,7 +144,11 @@ async fn buckets(
     };
 }
 
-async fn is_api_ready(client: &Client, namespace: &str) -> Result<bool> {
+/// Whether a kube-apiserver of the control plane in a namespace is ready.
+///
+/// # Errors
+/// [`Error::Read`].
+pub(super) async fn is_api_ready(client: &Client, namespace: &str) -> Result<bool> {
     let found = Api::<Deployment>::namespaced(client.clone(), namespace).get_opt(API_SERVER).await;
     let found = found.map_err(Error::read(format!("Deployment {namespace}/{API_SERVER}")))?;
     Ok(found.and_then(|found| found.status?.ready_replicas).is_some_and(|ready| ready > 0))

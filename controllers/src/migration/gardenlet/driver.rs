@@ -4,14 +4,18 @@ use kube::{Api, Resource};
 use repot_apimachinery::time::Time;
 use repot_plan::{
     flow::Plans,
-    gardenlet::{GardenletMigration, PLANS, effect::Effect, observed::Observed},
-    migration::Side,
+    gardenlet::{
+        CLASSIC_PLANS, GardenletMigration, PLANS,
+        effect::Effect,
+        observed::{Facts, Observed},
+    },
+    migration::{Side, observed::MigrationMode},
     named::Named,
 };
 
 use super::{
     destination::{self, Objects as DestinationObjects},
-    garden, request,
+    garden, request, source,
     status::{self, Ledger},
 };
 use crate::{
@@ -33,8 +37,10 @@ use crate::{
 pub struct Steered<'a> {
     /// What all passes share.
     pub context: &'a Context,
-    /// The side that this pass is for: the garden, or the destination.
+    /// The side that this pass is for. The source has rows in a classic migration alone.
     pub side: Side,
+    /// Mode of the migration.
+    pub mode: MigrationMode,
     /// Namespace of the object in the garden.
     pub namespace: String,
     /// Name of the object.
@@ -50,6 +56,8 @@ pub struct Observation {
 /// The objects under whose versions effects are carried out.
 enum Objects {
     Garden(Box<GardenObjects>),
+    /// The source is only looked at.
+    Source,
     Destination(Box<DestinationObjects>),
 }
 
@@ -70,7 +78,10 @@ impl Driver for Steered<'_> {
     }
 
     fn plans(&self) -> &'static Plans<GardenletMigration> {
-        &PLANS
+        match self.mode {
+            MigrationMode::Classic => &CLASSIC_PLANS,
+            MigrationMode::Forced => &PLANS,
+        }
     }
 
     fn now(&self) -> Time {
@@ -105,13 +116,18 @@ impl Driver for Steered<'_> {
         _: Time,
     ) -> Result<Observation> {
         let shoot = self.context.shoot(migration).await?;
-        let request = request::request(migration, shoot.as_ref());
+        let request = request::request(migration, self.mode, shoot.as_ref());
         let (facts, objects) = match self.side {
             Side::Garden => {
-                let (facts, objects) = garden::observe(self.context, migration, shoot, ledger).await?;
+                let (facts, objects) =
+                    garden::observe(self.context, migration, self.mode, shoot, ledger).await?;
                 (facts, Objects::Garden(Box::new(objects)))
             }
-            Side::Source | Side::Destination => {
+            Side::Source => {
+                let facts = source::observe(self.context, shoot.as_ref(), ledger).await?;
+                (Facts::Source(facts), Objects::Source)
+            }
+            Side::Destination => {
                 let (facts, objects) = destination::observe(self.context, migration, shoot, ledger).await?;
                 (facts, Objects::Destination(Box::new(objects)))
             }
@@ -130,7 +146,8 @@ impl Driver for Steered<'_> {
         _: &Ledger,
         next: &Ledger,
     ) -> Result<ControlPlaneMigration> {
-        record::store(&self.api(), migration, status::render(migration, self.side, next)).await
+        let status = status::render(migration, self.plans(), (self.side, next));
+        record::store(&self.api(), migration, status).await
     }
 
     async fn act(
@@ -141,6 +158,7 @@ impl Driver for Steered<'_> {
     ) -> Result<()> {
         match &observation.objects {
             Objects::Garden(objects) => garden::act(self.context, migration, objects, effect).await,
+            Objects::Source => Ok(()),
             Objects::Destination(objects) => destination::act(self.context, migration, objects, effect).await,
         }
     }

@@ -5,16 +5,19 @@ use repot_api::{
     gardener::{gardenlet::RESTORE_REQUEST, shoot::Seed},
     names::{CORE_GROUP, MIGRATION_GROUP},
 };
-use repot_plan::gardenlet::{
-    Step,
-    effect::Effect,
-    observed::{BackupEntryFacts, Facts, GardenFacts, LastOperation, ShootFacts},
+use repot_plan::{
+    gardenlet::{
+        Step,
+        effect::Effect,
+        observed::{BackupEntryFacts, Facts, GardenFacts, LastOperation, ShootFacts},
+    },
+    migration::observed::MigrationMode,
 };
 use serde_json::{Value, json};
 
 use super::{
     rights::{self, Right},
-    status::Ledger,
+    status::{Ledger, is_open},
 };
 use crate::{
     etcd::api::FENCE,
@@ -22,10 +25,14 @@ use crate::{
         api::{ControlPlaneMigration, Shoot},
         context::Context,
         error::{Error, Result},
-        garden::{backup_entry, bind, finalizer, objects::Objects, refusals_of, seed, shoots},
+        garden::{
+            backup_entry, bind, dry_run_binding, finalizer, objects::Objects, refusals_between, refusals_of,
+            seed, shoots,
+        },
         seed::{params, under},
         siblings,
     },
+    reconciler::ReconcileError as _,
 };
 
 /// Rights of the controller of the garden that its usual role does not have, and those that it shares.
@@ -59,13 +66,14 @@ const fn of(resource: &'static str, subresource: &'static str, verb: &'static st
 pub async fn observe(
     context: &Context,
     migration: &ControlPlaneMigration,
+    mode: MigrationMode,
     shoot: Option<Shoot>,
     ledger: &Ledger,
 ) -> Result<(Facts, Objects)> {
     let (garden, spec) = (context.garden_client(), &migration.spec);
     let namespace = migration.namespace().unwrap_or_default();
     // What was granted is not asked for again in each pass.
-    let missing = match ledger.is_settled(Step::DestinationReady) {
+    let missing = match ledger.is_settled(Step::DestinationReady) || mode == MigrationMode::Classic {
         true => Vec::new(),
         false => rights::missing(garden, &namespace, &RIGHTS, ROLE_FILE).await?,
     };
@@ -78,12 +86,18 @@ pub async fn observe(
         Some(shoot) => backup_entry::find(garden, shoot).await?,
         None => None,
     };
-    let mut refusals =
-        refusals((&spec.source_seed, source.as_ref()), (&spec.destination_seed, destination.as_ref()));
-    if missing.is_empty() && backup_entry.is_none() {
+    let seeds = ((&*spec.source_seed, source.as_ref()), (&*spec.destination_seed, destination.as_ref()));
+    let mut refusals = match mode {
+        MigrationMode::Forced => refusals(seeds.0, seeds.1),
+        MigrationMode::Classic => classic_refusals(seeds.0, seeds.1),
+    };
+    if mode == MigrationMode::Forced && missing.is_empty() && backup_entry.is_none() {
         refusals.push("the Shoot has no BackupEntry, so gardenlet restores no etcd".to_owned());
     }
     refusals.extend(missing);
+    if let Some(shoot) = shoot.as_ref().filter(|_| mode == MigrationMode::Classic && refusals.is_empty()) {
+        refusals.extend(binding_refusal(context, shoot, &spec.destination_seed, ledger).await?);
+    }
     let facts = GardenFacts {
         other_migration: siblings::obstacle(&others, migration),
         followed_by: siblings::follower(&others, migration),
@@ -112,6 +126,44 @@ fn refusals(source: (&str, Option<&Value>), destination: (&str, Option<&Value>))
         ));
     }
     all
+}
+
+/// Why the gardenlets cannot migrate the Shoot.
+fn classic_refusals(source: (&str, Option<&Value>), destination: (&str, Option<&Value>)) -> Vec<String> {
+    let mut all = refusals_between(source, destination);
+    let is_ready = source.1.map(Seed).is_some_and(|seed| seed.condition("GardenletReady") == "True");
+    if source.1.is_some() && !is_ready {
+        all.push(format!(
+            "the gardenlet of {} does not answer: its condition GardenletReady is not True; where the seed is dead, use mode Forced",
+            source.0
+        ));
+    }
+    all
+}
+
+/// What Gardener and the webhooks say against the binding. Nothing is written.
+async fn binding_refusal(
+    context: &Context,
+    shoot: &Shoot,
+    seed: &str,
+    ledger: &Ledger,
+) -> Result<Option<String>> {
+    // Not in each pass while snapshots are copied.
+    let is_asked = !ledger.is_settled(Step::SeedsReady)
+        || is_open(ledger, Step::ShootIdle)
+        || is_open(ledger, Step::SeedBound);
+    if !is_asked || shoot.spec.seed_name.as_deref() == Some(seed) {
+        return Ok(None);
+    }
+    match dry_run_binding(context, shoot, seed).await {
+        Ok(()) => Ok(None),
+        // The Shoot has changed meanwhile.
+        Err(error) if error.is_conflict() => Err(error),
+        Err(Error::Write { source: kube::Error::Api(status), .. }) if (400..500).contains(&status.code) => {
+            Ok(Some(format!("the binding to {seed} is refused: {}", short(&status.message))))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn short(text: &str) -> String {

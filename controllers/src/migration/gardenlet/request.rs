@@ -2,7 +2,7 @@
 
 use kube::ResourceExt;
 use repot_api::names::CONFIRM_SOURCE_OFF;
-use repot_plan::gardenlet::observed::MigrationRequest;
+use repot_plan::{gardenlet::observed::MigrationRequest, migration::observed::MigrationMode};
 
 use crate::migration::{
     api::{ControlPlaneMigration, Shoot},
@@ -11,10 +11,15 @@ use crate::migration::{
 
 /// What is asked for; `shoot` is `None` where there is none of that name.
 #[must_use]
-pub fn request(migration: &ControlPlaneMigration, shoot: Option<&Shoot>) -> MigrationRequest {
+pub fn request(
+    migration: &ControlPlaneMigration,
+    mode: MigrationMode,
+    shoot: Option<&Shoot>,
+) -> MigrationRequest {
     let all = request::request(migration, shoot);
     MigrationRequest {
         uid: all.uid,
+        mode,
         confirmed: all.confirmed,
         source_off: migration.annotations().get(CONFIRM_SOURCE_OFF) == Some(&all.source_seed),
         finalizer: all.finalizer,
@@ -43,7 +48,8 @@ mod tests {
                 "spec": {"shootRef": {"name": "s"}, "sourceSeed": "a", "destinationSeed": "b"},
             }))
             .expect("a migration");
-            assert_eq!(request(&migration, None).source_off, is_off, "{name}");
+            let request = request(&migration, MigrationMode::Forced, None);
+            assert_eq!(request.source_off, is_off, "{name}");
         }
     }
 }

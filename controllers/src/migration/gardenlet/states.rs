@@ -74,7 +74,7 @@ impl States {
     pub fn facts(&self) -> StateFacts {
         let own = self.own.as_ref().map(|own| StoredState {
             written: written(own.metadata.annotations.as_ref()),
-            bytes: length(&own.spec),
+            bytes: length(&own.spec.as_ref().map(accepted)),
         });
         let gardener = self.gardener.as_ref().map(|found| StoredState {
             written: written(found.metadata.annotations.as_ref()),

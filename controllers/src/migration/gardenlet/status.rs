@@ -1,9 +1,9 @@
-//! What the garden and the destination have recorded, as the status of the whole migration. Pure.
+//! What the sides have recorded, as the status of the whole migration. Pure.
 
 use repot_apimachinery::time::Time;
 use repot_plan::{
-    flow::LedgerOf,
-    gardenlet::{GardenletMigration, PLANS, Step},
+    flow::{LedgerOf, Plans},
+    gardenlet::{GardenletMigration, Step},
     ledger::{Record, State},
     migration::Side,
 };
@@ -14,8 +14,8 @@ use crate::migration::{api::ControlPlaneMigration, overall, record};
 /// The ledger of one side.
 pub type Ledger = LedgerOf<GardenletMigration>;
 
-/// Sides that a migration waits for.
-const SIDES: usize = 2;
+/// Sides that a migration waits for. The source only measures, and may be dead.
+const SIDES: [Side; 2] = [Side::Garden, Side::Destination];
 
 /// Whether a step was started and is not reached.
 #[must_use]
@@ -25,14 +25,20 @@ pub fn is_open(ledger: &Ledger, step: Step) -> bool {
 
 /// The status with the ledger of a side; what is unknown here stays.
 #[must_use]
-pub fn render(migration: &ControlPlaneMigration, side: Side, next: &Ledger) -> Map<String, Value> {
-    record::render_by(migration, &PLANS, (side, next), whole)
+pub fn render(
+    migration: &ControlPlaneMigration,
+    plans: &Plans<GardenletMigration>,
+    own: (Side, &Ledger),
+) -> Map<String, Value> {
+    let committed = plans.newest().point_of_no_return;
+    record::render_by(migration, plans, own, |ledgers| whole(ledgers, committed))
 }
 
-fn whole(ledgers: &[(Side, &Ledger)]) -> Map<String, Value> {
-    let phase = overall::phase(ledgers, SIDES);
-    let (reason, message) = overall::words(ledgers, phase);
-    let committed = find(ledgers, Step::RestoreRequested).and_then(|record| record.started);
+fn whole(ledgers: &[(Side, &Ledger)], committed: Option<Step>) -> Map<String, Value> {
+    let counted: Vec<_> = ledgers.iter().copied().filter(|(side, _)| SIDES.contains(side)).collect();
+    let phase = overall::phase(&counted, SIDES.len());
+    let (reason, message) = overall::words(&counted, phase);
+    let committed = committed.and_then(|step| find(ledgers, step)?.started);
     let fields = json!({
         "phase": overall::name(phase),
         "reason": reason,
@@ -48,13 +54,14 @@ fn find<'a>(ledgers: &[(Side, &'a Ledger)], step: Step) -> Option<&'a Record> {
     ledgers.iter().find_map(|(_, ledger)| ledger.steps.get(&step))
 }
 
-/// From the confirmation that the source is off: it may have been off for longer, which nobody has measured.
+/// Forced: from the confirmation that the source is off; it may have been off for longer, which nobody has measured. Classic: from the
+/// moment at which the source had no API server any more.
 fn outage(ledgers: &[(Side, &Ledger)]) -> Value {
     let reached = |step| {
         let record = find(ledgers, step).filter(|record| record.state == State::Succeeded);
         record.and_then(|record| record.completed)
     };
-    match reached(Step::SourceOff) {
+    match reached(Step::SourceOff).or_else(|| reached(Step::ApiStopped)) {
         Some(from) => overall::outage_between(from, reached(Step::ApiServes)),
         None => Value::Null,
     }
@@ -76,7 +83,8 @@ mod tests {
         let mut garden = Ledger { phase: Phase::Running, ..Ledger::default() };
         let mut destination = garden.clone();
         let of = |garden: &Ledger, destination: &Ledger| {
-            whole(&[(Side::Garden, garden), (Side::Destination, destination)]).remove("apiOutage")
+            let sides = [(Side::Garden, garden), (Side::Destination, destination)];
+            whole(&sides, Some(Step::RestoreRequested)).remove("apiOutage")
         };
         destination.steps.insert(Step::ApiServes, Record { state: State::Skipped, ..done(90) });
         assert_eq!(of(&garden, &destination), None);
@@ -90,7 +98,11 @@ mod tests {
     fn migration_ends_with_garden_and_destination() {
         let ended = Ledger { phase: Phase::Succeeded, ..Ledger::default() };
         let sides = [(Side::Garden, &ended), (Side::Destination, &ended)];
-        assert_eq!(whole(&sides)["phase"], "Succeeded");
-        assert_eq!(whole(&sides[..1])["phase"], "Running");
+        let phase = |sides: &[(Side, &Ledger)]| whole(sides, None).remove("phase").expect("a phase");
+        assert_eq!(phase(&sides), "Succeeded");
+        assert_eq!(phase(&sides[..1]), "Running");
+        // Nobody waits for the source.
+        let running = Ledger { phase: Phase::Running, ..Ledger::default() };
+        assert_eq!(phase(&[sides[0], (Side::Source, &running), sides[1]]), "Succeeded");
     }
 }

@@ -1,6 +1,7 @@
 //! Simulated forced migrations by gardenlet: a source that dies, or that somebody says is off while it writes on, and the gardenlet of the
 //! destination, which is woken by generations alone.
 
+mod classic;
 mod effects;
 mod rules;
 mod stand_in;
@@ -10,7 +11,7 @@ use world::World;
 
 use super::{
     classic::golden,
-    sim::{Build, Fault, ends, missed},
+    sim::{Build, Fault, Model, ends, missed},
 };
 use crate::{
     flow::{Plan, Plans, Row},
@@ -47,14 +48,21 @@ fn every_schedule_comes_to_a_good_end() {
     assert!(caught >= count / 100, "{caught} sources wrote on: {ends:#?}");
 }
 
-fn plan(build: &mut Build<World>, change: impl Fn(&mut Plan<GardenletMigration>)) {
+fn plan<M: Model<Flow = GardenletMigration>>(
+    build: &mut Build<M>,
+    change: impl Fn(&mut Plan<GardenletMigration>),
+) {
     let mut plan = *build.plans.newest();
     change(&mut plan);
     let plan: &'static Plan<GardenletMigration> = Box::leak(Box::new(plan));
     build.plans = Box::leak(Box::new(Plans { versions: Box::leak(Box::new([plan])) }));
 }
 
-fn row(build: &mut Build<World>, step: Step, change: impl Fn(&mut Row<GardenletMigration>)) {
+fn row<M: Model<Flow = GardenletMigration>>(
+    build: &mut Build<M>,
+    step: Step,
+    change: impl Fn(&mut Row<GardenletMigration>),
+) {
     let changed = |rows: &[Row<GardenletMigration>]| {
         let mut rows = rows.to_vec();
         rows.iter_mut().filter(|row| row.step == step).for_each(&change);
@@ -63,7 +71,7 @@ fn row(build: &mut Build<World>, step: Step, change: impl Fn(&mut Row<GardenletM
     plan(build, |plan| (plan.forward, plan.rollback) = (changed(plan.forward), changed(plan.rollback)));
 }
 
-fn suppose(build: &mut Build<World>, step: Step) {
+fn suppose<M: Model<Flow = GardenletMigration>>(build: &mut Build<M>, step: Step) {
     row(build, step, |row| row.check = |_| Check::Met("supposed".into()));
 }
 

@@ -18,7 +18,10 @@ use crate::{
             MigrationRequest, Observed, ShootFacts, StateFacts, StoredState,
         },
     },
-    migration::{Side, observed::SourceSnapshot},
+    migration::{
+        Side,
+        observed::{MigrationMode, SourceSnapshot},
+    },
     tests::{
         rng::Rng,
         sim::{FaultRates, Ledgers, Model, NEVER, Sim},
@@ -89,6 +92,7 @@ impl World {
     fn request(&self) -> MigrationRequest {
         MigrationRequest {
             uid: "u".into(),
+            mode: MigrationMode::Forced,
             confirmed: self.now >= self.loss_confirmed_at,
             source_off: self.now >= self.off_confirmed_at,
             finalizer: self.finalizer,
