@@ -1,5 +1,8 @@
-//! A stand-in for the gardenlet of a seed: it works on one Shoot and its BackupEntry in the garden, woken as gardenlet is, and restores
-//! with what gardenlet needs. It shares no code with Repot.
+//! A stand-in for the gardenlet of a seed: it works on one Shoot and its BackupEntry in the garden, woken as gardenlet is, migrates, and
+//! restores with what gardenlet needs. It shares no code with Repot.
+
+mod druid;
+mod migrate;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +20,7 @@ use super::shoot::ShootName;
 use crate::http::Api;
 use crate::operator;
 use crate::s3::BUCKET;
+pub use druid::{Copied, Druid};
 
 /// gardenlet looks when a watch wakes it; this one asks.
 const POLL: Duration = Duration::from_millis(300);
@@ -27,9 +31,12 @@ const TASKS: &str = "/apis/druid.gardener.cloud/v1alpha1/namespaces";
 
 /// A running stand-in. It ends when it is dropped.
 pub struct Gardenlet {
-    told: Arc<Mutex<Vec<String>>>,
+    told: Arc<Told>,
     task: JoinHandle<()>,
 }
+
+/// What it did, and when.
+type Told = Mutex<Vec<(Instant, String)>>;
 
 /// What it works on, and with.
 struct Worker {
@@ -41,7 +48,7 @@ struct Worker {
     bucket: String,
     /// The generation of each object that was last worked on: only another one wakes it.
     seen: BTreeMap<&'static str, i64>,
-    told: Arc<Mutex<Vec<String>>>,
+    told: Arc<Told>,
 }
 
 impl Gardenlet {
@@ -73,7 +80,12 @@ impl Gardenlet {
 
     /// What it did, in order.
     pub fn told(&self) -> Vec<String> {
-        self.told.lock().clone()
+        self.told.lock().iter().map(|(_, what)| what.clone()).collect()
+    }
+
+    /// When it first did this; `None` where it did not.
+    pub fn when(&self, what: &str) -> Option<Instant> {
+        self.told.lock().iter().find(|(_, told)| told == what).map(|(when, _)| *when)
     }
 }
 
@@ -116,8 +128,8 @@ fn compute(shoot: &Value) -> &'static str {
 impl Worker {
     fn tell(&self, what: String) {
         let mut told = self.told.lock();
-        if told.last() != Some(&what) {
-            told.push(what);
+        if told.last().is_none_or(|(_, last)| *last != what) {
+            told.push((Instant::now(), what));
         }
     }
 
@@ -144,17 +156,24 @@ impl Worker {
         }
         let operation = compute(&shoot);
         self.tell(operation.to_owned());
-        if operation != "Restore" {
-            return Ok(());
-        }
-        let outcome = self.restore().await;
+        let outcome = match operation {
+            "Migrate" => self.migrate().await,
+            "Restore" => self.restore().await,
+            _ => return Ok(()),
+        };
         if let Err(error) = outcome {
-            self.report("Restore", "Error", 50, &format!("{error:#}")).await?;
+            self.report(operation, "Error", 50, &format!("{error:#}")).await?;
             // A flow that has failed begins anew by itself.
             self.seen.remove("Shoot");
             return Err(error);
         }
-        self.report("Restore", "Succeeded", 100, "Shoot cluster has been successfully restored.").await
+        match operation {
+            "Migrate" => self.leave().await,
+            _ => {
+                self.report("Restore", "Succeeded", 100, "Shoot cluster has been successfully restored.")
+                    .await
+            }
+        }
     }
 
     async fn look_at_entry(&mut self) -> Result<()> {
@@ -289,7 +308,9 @@ impl Worker {
             bail!("{created}");
         }
         let path = format!("{path}/kube-apiserver");
-        poll(|| self.is_api_ready(&path)).await
+        poll(|| self.is_api_ready(&path)).await?;
+        self.tell("API serves".to_owned());
+        Ok(())
     }
 }
 

@@ -15,7 +15,7 @@ use super::forced::Frozen;
 use super::story::{self, DEADLINE, garden_of};
 use super::world::{SEEDS, World, run};
 
-const MERGE: &str = "application/merge-patch+json";
+pub(super) const MERGE: &str = "application/merge-patch+json";
 const SOURCE_OFF: &str = "confirmation.gardener.cloud/source-seed-off";
 const LOSS: &str = "confirmation.gardener.cloud/forced-migration";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/gardener-system-seed-lease/leases";
@@ -49,7 +49,7 @@ async fn renew(world: &World, time: &str) -> Result<()> {
 }
 
 /// Sets a condition of a Seed, as its gardenlet does.
-async fn set_condition(world: &World, seed: &str, kind: &str, status: &str) -> Result<()> {
+pub(super) async fn set_condition(world: &World, seed: &str, kind: &str, status: &str) -> Result<()> {
     let (api, path) = (garden_of(world)?.cluster.api(), format!("{CORE}/seeds/{seed}"));
     until("the condition to be written", DEADLINE, async || {
         let mut seed = api.get(&path).await?.ok()?;
@@ -66,7 +66,7 @@ async fn set_condition(world: &World, seed: &str, kind: &str, status: &str) -> R
 }
 
 /// Workers would only take time: gardenlet restores them.
-fn workerless() -> ControlPlaneOptions {
+pub(super) fn workerless() -> ControlPlaneOptions {
     ControlPlaneOptions {
         etcd_members: 1,
         api_servers: 1,
@@ -75,13 +75,13 @@ fn workerless() -> ControlPlaneOptions {
     }
 }
 
-async fn create(world: &World, name: &str) -> Result<()> {
+pub(super) async fn create(world: &World, name: &str, mode: &str) -> Result<()> {
     let shoot = world.name();
     let object = json!({
         "apiVersion": "migration.gardener.cloud/v1alpha1", "kind": "ControlPlaneMigration",
         "metadata": {"name": format!("{}-{name}", shoot.name)},
         "spec": {
-            "shootRef": {"name": shoot.name}, "sourceSeed": SEEDS.0, "destinationSeed": SEEDS.1, "mode": "Forced",
+            "shootRef": {"name": shoot.name}, "sourceSeed": SEEDS.0, "destinationSeed": SEEDS.1, "mode": mode,
             "executor": "Gardenlet", "stepTimeout": "5m",
         },
     });
@@ -90,15 +90,18 @@ async fn create(world: &World, name: &str) -> Result<()> {
         shoot.project_namespace()
     );
     let api = garden_of(world)?.cluster.api();
-    let mut classic = object.clone();
-    classic["spec"]["mode"] = "Classic".into();
-    let answer = api.post(&path, &classic).await?;
-    ensure!(answer.status == 422 && answer.to_string().contains("is for mode Forced alone"), "{answer}");
+    let mut live = object.clone();
+    live["spec"]["mode"] = "Live".into();
+    let answer = api.post(&path, &live).await?;
+    ensure!(
+        answer.status == 422 && answer.to_string().contains("is for modes Classic and Forced"),
+        "{answer}"
+    );
     api.post(&path, &object).await?.ok().map(drop)
 }
 
 /// Waits until a step that runs says all of this.
-async fn until_says(world: &World, name: &str, step: (&str, &str), words: &[&str]) -> Result<()> {
+pub(super) async fn until_says(world: &World, name: &str, step: (&str, &str), words: &[&str]) -> Result<()> {
     until(&format!("{} to say {words:?}", step.1), DEADLINE, async || {
         let said = story::step(world, name, step).await?["message"].to_string();
         ensure!(words.iter().all(|word| said.contains(word)), "{said}");
@@ -108,7 +111,7 @@ async fn until_says(world: &World, name: &str, step: (&str, &str), words: &[&str
 }
 
 /// Waits until Repot has a ShootState of the Shoot, with Secrets.
-async fn until_state_is_stored(world: &World) -> Result<()> {
+pub(super) async fn until_state_is_stored(world: &World) -> Result<()> {
     until("a ShootState with Secrets", DEADLINE, async || {
         let state = story::state(world).await?;
         let secrets = state["spec"]["gardener"].as_array().map(Vec::len);
@@ -119,7 +122,7 @@ async fn until_state_is_stored(world: &World) -> Result<()> {
 }
 
 /// The snapshots of the Shoot in the bucket of a seed.
-fn snapshots(world: &World, seed: &str) -> Result<BTreeSet<String>> {
+pub(super) fn snapshots(world: &World, seed: &str) -> Result<BTreeSet<String>> {
     let prefix = format!("{}/{}", world.name().backup_entry(), etcd::MAIN);
     let mut found = BTreeSet::new();
     let mut directories = vec![world.landscape.seed(seed)?.store.files(&prefix)];
@@ -140,14 +143,14 @@ fn snapshots(world: &World, seed: &str) -> Result<BTreeSet<String>> {
     Ok(found)
 }
 
-async fn backup_entry(world: &World) -> Result<Value> {
+pub(super) async fn backup_entry(world: &World) -> Result<Value> {
     let (namespace, name) = (world.name().project_namespace(), world.name().backup_entry());
     let path = format!("{CORE}/namespaces/{namespace}/backupentries/{name}");
     garden_of(world)?.cluster.api().get(&path).await?.ok()
 }
 
 /// The ShootState that gardenlet reads, of Gardener's API server.
-async fn state_of_gardener(world: &World) -> Result<Value> {
+pub(super) async fn state_of_gardener(world: &World) -> Result<Value> {
     let (namespace, name) = (world.name().project_namespace(), &world.name().name);
     let path = format!("{CORE}/namespaces/{namespace}/shootstates/{name}");
     garden_of(world)?.cluster.api().get(&path).await?.ok()
@@ -170,7 +173,7 @@ fn gardenlet_restores_a_shoot_whose_seed_is_dead() {
 
         // Bad input: a source that answers, a destination that is not ready, and no role.
         set_condition(&world, SEEDS.1, "SeedSystemComponentsHealthy", "False").await?;
-        create(&world, "move").await?;
+        create(&world, "move", "Forced").await?;
         let refusals = [
             "the gardenlet of seed-a answers",
             "Seed seed-b: condition SeedSystemComponentsHealthy is False",
@@ -256,7 +259,7 @@ fn source_that_writes_on_is_not_taken_for_dead() {
         apply_file(&destination.cluster, "rbac/seed-gardenlet.yaml").await?;
         let mut ended = Value::Null;
         while_dead(&world, async || {
-            create(&world, "move").await?;
+            create(&world, "move", "Forced").await?;
             story::annotate(&world, "move", &json!({SOURCE_OFF: SEEDS.0})).await?;
             until_says(&world, "move", ("destination", "LossConfirmed"), &[LOSS]).await?;
             // The copy does not end before the source has written again.

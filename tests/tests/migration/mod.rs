@@ -15,6 +15,7 @@ mod prober;
 mod quarantine;
 mod retries;
 mod rounds;
+mod steered;
 mod story;
 mod takeover;
 mod traffic;

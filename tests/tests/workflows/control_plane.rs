@@ -115,7 +115,7 @@ impl ControlPlaneFixture {
             "spec": {
                 "replicas": members, "storageClass": "slow", "storageCapacity": "1Gi", "volumeClaimTemplate": "data",
                 // The data lives as long as the test: nothing is gained by forcing it to disk.
-                "etcd": {"extraFlags": {"unsafe-no-fsync": "true"}},
+                "etcd": {"extraFlags": {"unsafe-no-fsync": "true"}, "quota": "8Gi"},
                 "backup": {"store": store, "deltaSnapshotPeriod": "1s"},
             },
         });
@@ -188,12 +188,17 @@ impl ControlPlaneFixture {
         let puts = (0..load.keys).map(|at| {
             let mut kv = client.kv_client();
             async move {
-                let value = vec![u8::try_from(at % 251)?; load.bytes];
-                kv.put(format!("/data/{at:05}"), value, None).await?;
+                kv.put(format!("/data/{at:05}"), noise(at, load.bytes), None).await?;
                 Ok(())
             }
         });
         stream::iter(puts).buffer_unordered(16).try_collect().await
+    }
+
+    /// How many keys are below `/data/`.
+    pub async fn count(&self) -> Result<u64> {
+        let options = GetOptions::new().with_prefix().with_count_only();
+        Ok(u64::try_from(self.client().await?.kv_client().get("/data/", Some(options)).await?.count())?)
     }
 
     /// Everything below `/data/`, with the revisions of the keys.
@@ -274,6 +279,17 @@ impl ControlPlaneFixture {
         }
         Ok(frozen)
     }
+}
+
+/// Bytes that do not compress, the same for the same number.
+fn noise(seed: usize, bytes: usize) -> Vec<u8> {
+    let mut state = seed as u64 ^ 0x9e37_79b9_7f4a_7c15;
+    let mut next = || {
+        (state, _) = state.overflowing_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ (mixed >> 27)).to_le_bytes()
+    };
+    std::iter::repeat_with(&mut next).flatten().take(bytes).collect()
 }
 
 impl Ports {

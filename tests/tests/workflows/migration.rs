@@ -10,7 +10,7 @@ use super::control_plane::{ControlPlaneFixture, Front, LARGE};
 use super::world::object;
 
 /// For what moves more than a test should.
-const LONG: Duration = Duration::from_secs(1200);
+pub const LONG: Duration = Duration::from_secs(1200);
 
 #[test]
 fn three_members_move_to_another_storage_class_behind_a_kube_apiserver() {

@@ -8,6 +8,7 @@ mod failover;
 mod faults;
 mod front;
 mod migration;
+mod outage;
 mod soundness;
 mod sources;
 mod table;

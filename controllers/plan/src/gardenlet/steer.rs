@@ -3,7 +3,6 @@
 use super::{
     flow::{Context, garden},
     garden::{is_bound_elsewhere, said},
-    observed::LastOperation,
 };
 use crate::ledger::Check;
 
@@ -70,7 +69,7 @@ fn failed(says: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gardenlet::observed::ShootFacts;
+    use crate::gardenlet::observed::{LastOperation, ShootFacts};
 
     #[test]
     fn words_of_gardenlet_are_told() {
