@@ -46,7 +46,8 @@ static EXECUTOR: Schema = Schema::choice(
     &["Repot", "Gardenlet"],
 );
 static ABORT: Schema = Schema::choice(
-    "A request to roll back. Abort: where the mode grants it. Force: until the point of no return. Cannot be taken back.",
+    "A request to roll back. Abort: where the mode grants it. Force: until the point of no return; with executor Gardenlet and mode Classic \
+     it ends, after the Shoot was bound, that anybody waits for gardenlet. Cannot be taken back.",
     &["Abort", "Force"],
 );
 static RETRY: Schema = Schema::of(
@@ -77,11 +78,14 @@ static SPEC: Schema = Schema {
 };
 
 static OUTAGE_FROM: Schema = Schema::of(
-    "When the kube-apiservers of the source answered last, or were told to stop where nobody saw that.",
+    "When the kube-apiservers of the source answered last, or were told to stop where nobody saw that. Executor Gardenlet: when none of them \
+     was ready any more, or when a person said that the source is off.",
     Shape::String(Some("date-time")),
 );
-static OUTAGE_TO: Schema =
-    Schema::of("When the DNS record of the API named the destination.", Shape::String(Some("date-time")));
+static OUTAGE_TO: Schema = Schema::of(
+    "When the DNS record of the API named the destination. Executor Gardenlet: when a kube-apiserver of the destination was ready.",
+    Shape::String(Some("date-time")),
+);
 static OUTAGE_SECONDS: Schema = Schema::of("How long that was, in seconds.", Shape::Integer);
 static OUTAGE: Schema = Schema {
     name: Some("cloud.gardener.migration.v1alpha1.ApiOutage"),

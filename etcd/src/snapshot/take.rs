@@ -275,8 +275,9 @@ impl Draft {
 
 /// How much is compressed at once, in bytes: some milliseconds of work.
 const PIECE: usize = 256 << 10;
-/// The largest message of a watch: a fragment is about 2 MiB unless a single event is larger.
-const MESSAGE_BYTES: usize = 64 << 20;
+/// The largest message of a watch. A fragment is about 2 MiB unless a single event is larger; but etcd does not split what it sends right
+/// after it has announced the watch.
+const MESSAGE_BYTES: usize = 1 << 30;
 
 /// The events of an etcd after a revision.
 pub struct Events {

@@ -94,6 +94,10 @@ impl<'a, F: Flow> Steps<'a, F> {
             let message = format!("the {name} has failed before {step}: {}", ledger.message);
             return Some(Reason::new("OtherSideFailed", message));
         }
+        // A side that takes no part decides nothing: it waits, since rolling back alone would contradict the others.
+        if !F::takes_part(self.input.observed, self.input.side) {
+            return None;
+        }
         let last = other.and_then(|ledger| ledger.observed).or(self.input.ledger.started)?;
         let last = self.next.retried.map_or(last, |retried| last.max(retried));
         let is_over = other.is_some_and(|ledger| ledger.phase.is_end() && ledger.phase != Phase::Failed);

@@ -23,7 +23,7 @@ pub(super) static CLASSIC_FORWARD: &[MigrationRow] = &[
     },
     Row {
         after: &[Step::MigrationRecorded],
-        does: "Both seeds are ready, their gardenlets answer, and Gardener and all webhooks would accept the binding (a dry run).",
+        does: "Both seeds are ready, their gardenlets answer, the BackupEntry is at the source, and Gardener and all webhooks would accept the binding (a dry run).",
         proof: Proof::HeldUntil(Step::SeedBound),
         advice: "repair what is named; where the source does not answer, use mode Forced",
         ..Row::new(Side::Garden, Step::SeedsReady, steer::are_seeds_ready)
@@ -38,7 +38,7 @@ pub(super) static CLASSIC_FORWARD: &[MigrationRow] = &[
     },
     Row {
         after: &[Step::SeedsReady],
-        does: "Gardener's API server takes a ShootState of the size that the Shoot has now.",
+        does: "Gardener's API server takes a ShootState of the size that is known.",
         advice: "make the ShootState smaller, or use executor Repot, which stores ShootStates of any size",
         ..Row::new(Side::Destination, Step::StateFits, to::does_state_fit)
     },
@@ -52,17 +52,27 @@ pub(super) static CLASSIC_FORWARD: &[MigrationRow] = &[
     },
     Row {
         after: &[Step::SnapshotsCopiedAhead],
-        does: "gardenlet does nothing with the Shoot.",
+        does: "The Shoot is at the source, and gardenlet does nothing with it.",
+        proof: Proof::HeldUntil(Step::SeedBound),
         timeout: Timeout::Hours(2),
         advice: "see in the last operation of the Shoot what gardenlet does",
         ..Row::new(Side::Garden, Step::ShootIdle, steer::is_shoot_idle)
     },
     Row {
         after: &[Step::ShootIdle],
+        does: "Gardener and all webhooks would accept the binding now (a dry run).",
+        proof: Proof::HeldUntil(Step::SeedBound),
+        advice: "do what the message says",
+        ..Row::new(Side::Garden, Step::BindingAccepted, steer::is_binding_accepted)
+    },
+    Row {
+        after: &[Step::BindingAccepted],
         does: "`spec.seedName` of the Shoot is the destination, by its binding. gardenlet migrates from then on.",
+        on_failure: OnFailure::Fail,
+        timeout: Timeout::Hours(2),
         advice: "see why the Shoot cannot be bound",
-        effects: garden::bind,
-        ..day_long(Side::Garden, Step::SeedBound, steer::is_bound)
+        effects: steer::bind,
+        ..Row::new(Side::Garden, Step::SeedBound, steer::is_bound)
     },
     Row {
         after: &[Step::SeedBound],
@@ -92,7 +102,7 @@ pub(super) static CLASSIC_FORWARD: &[MigrationRow] = &[
         after: &[Step::MigrateSucceeded],
         does: "gardenlet reports Restore, Succeeded.",
         advice: "repair what gardenlet names in the last operation and the last errors of the Shoot",
-        ..day_long(Side::Garden, Step::RestoreSucceeded, garden::has_restore_succeeded)
+        ..day_long(Side::Garden, Step::RestoreSucceeded, steer::has_restore_succeeded)
     },
     Row {
         after: &[Step::RestoreSucceeded],
@@ -119,7 +129,8 @@ fn is_awake(context: &Context) -> bool {
 
 fn has_api_stopped(context: &Context) -> Check {
     source(context, |facts| match facts.api_ready {
-        false => Check::Met("no kube-apiserver of the source is ready".to_owned()),
-        true => Check::waiting("ApiServes", "a kube-apiserver of the source is ready"),
+        Some(false) => Check::Met("no kube-apiserver of the source is ready".to_owned()),
+        Some(true) => Check::waiting("ApiServes", "a kube-apiserver of the source is ready"),
+        None => Check::waiting("ApiUnknown", "nobody has looked at the kube-apiservers of the source"),
     })
 }

@@ -148,11 +148,14 @@ pub(super) fn is_state_ensured(context: &Context) -> Check {
     })
 }
 
-/// gardenlet writes the ShootState when the API of the Shoot is gone: one that is refused then cannot be made smaller any more.
+/// gardenlet writes the ShootState in the middle of its migration: where that is refused, the migration stops half-way.
 pub(super) fn does_state_fit(context: &Context) -> Check {
     destination(context, |facts| {
         let Some(states) = &facts.states else {
-            return Check::waiting("StateUnknown", "the ShootStates are being read");
+            return match &facts.states_problem {
+                Some(problem) => Check::waiting("StateUnreadable", problem.clone()),
+                None => Check::waiting("StateUnknown", "the ShootStates are being read"),
+            };
         };
         let bytes = [states.own, states.gardener].into_iter().flatten().map(|state| state.bytes).max();
         match bytes {

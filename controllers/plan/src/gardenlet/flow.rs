@@ -46,7 +46,7 @@ impl Flow for GardenletMigration {
             abort: request.abort,
             abandoned: request.abandoned.clone(),
             superseded: None,
-            continued: None,
+            continued: request.released.clone(),
             retry: request.retry,
             step_timeout: request.step_timeout.max(LEAST_TIMEOUT),
         }

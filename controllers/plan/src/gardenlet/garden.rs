@@ -186,6 +186,8 @@ fn restored(context: &Context, shoot: &ShootFacts, last: &LastOperation) -> Chec
     let LastOperation { kind, state, .. } = last;
     let says = said(shoot, last);
     match (kind.as_str(), state.as_str()) {
+        // It may be that of an earlier migration.
+        ("Restore", _) if shoot.status_seed.as_ref() != Some(seed) => Check::waiting("NotBegun", says),
         ("Restore", "Succeeded") => Check::Met("gardenlet reports Restore, Succeeded".to_owned()),
         ("Restore", "Failed") => Check::waiting(
             "RestoreFailed",

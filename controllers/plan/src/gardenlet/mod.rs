@@ -44,4 +44,5 @@ mod step;
 pub use flow::GardenletMigration;
 pub use notes::{FormerSeeds, Notes};
 pub use plan::{CLASSIC_PLAN, CLASSIC_PLANS, PLAN, PLAN_VERSION, PLANS};
+pub use steer::is_binding_asked;
 pub use step::Step;

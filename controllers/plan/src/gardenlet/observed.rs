@@ -36,6 +36,8 @@ pub struct MigrationRequest {
     pub paused: bool,
     /// `spec.abort`; deletion of the object counts as a request to abort.
     pub abort: Abort,
+    /// Classic: a person wants nobody to wait for gardenlet any more: [`Abort::Force`] after the Shoot was bound.
+    pub released: Option<Reason>,
     /// Why the migration has lost its subject: the Shoot is deleted, or another one has its name.
     pub abandoned: Option<Reason>,
     /// `spec.retry`: the number of the last request to try again what has failed.
@@ -64,8 +66,8 @@ pub enum Facts {
 /// What the controller of the source observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceFacts {
-    /// Whether a kube-apiserver of the Shoot is ready at the source.
-    pub api_ready: bool,
+    /// Whether a kube-apiserver of the Shoot is ready at the source; `None` where it was not asked for.
+    pub api_ready: Option<bool>,
 }
 
 /// What the controller of the garden observes.
@@ -76,12 +78,26 @@ pub struct GardenFacts {
     /// A later migration of this Shoot that has not rolled back, if there is one.
     pub followed_by: Option<String>,
     /// Why the migration cannot be carried out: the destination cannot host the Shoot, the source answers or, in a classic migration, does
-    /// not, a right is missing, the binding is refused.
+    /// not, a right is missing.
     pub refusals: Vec<String>,
+    /// Classic: what Gardener and the webhooks say to the binding, where they were asked.
+    pub binding: BindingAnswer,
     /// The Shoot in the garden.
     pub shoot: ShootFacts,
     /// Its BackupEntry; `None` where it has none.
     pub backup_entry: Option<BackupEntryFacts>,
+}
+
+/// What Gardener and the webhooks say to the binding of the Shoot, in a dry run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum BindingAnswer {
+    /// Nobody was asked, or there was no answer.
+    #[default]
+    Unknown,
+    /// They would accept it.
+    Accepted,
+    /// They would refuse it, for this reason.
+    Refused(String),
 }
 
 /// What is observed of the Shoot.
@@ -136,8 +152,10 @@ pub struct DestinationFacts {
     pub source_newest: Option<SourceSnapshot>,
     /// Revision up to which the bucket of the destination holds snapshots, once the Job has copied and verified them.
     pub copied: Option<u64>,
-    /// ShootStates; `None` where they were not asked for.
+    /// ShootStates; `None` where they were not asked for, or could not be read.
     pub states: Option<StateFacts>,
+    /// Classic: why the ShootStates could not be read; `None` where they could.
+    pub states_problem: Option<String>,
     /// EtcdCopyBackupsTasks of gardenlet for this Shoot.
     pub copy_tasks: Vec<CopyTask>,
     /// Whether a kube-apiserver of the Shoot is ready at the destination.

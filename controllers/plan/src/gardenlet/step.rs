@@ -9,7 +9,7 @@ named_enum! {
         MigrationRecorded,
         /// The destination can host the Shoot, the source does not answer, and Repot has the rights that it needs.
         DestinationReady,
-        /// Classic: both seeds are ready, their gardenlets answer, and the Shoot may be bound to the destination.
+        /// Classic: both seeds are ready, their gardenlets answer, and the binding would be accepted.
         SeedsReady,
         /// Somebody has confirmed that nothing of the Shoot runs at the source.
         SourceOff,
@@ -27,6 +27,8 @@ named_enum! {
         SnapshotsCopiedAhead,
         /// Classic: no operation of gardenlet runs on the Shoot.
         ShootIdle,
+        /// Classic: Gardener and all webhooks would accept the binding now.
+        BindingAccepted,
         /// `spec.seedName` of the Shoot is the destination. In a classic migration this is the point of no return.
         SeedBound,
         /// Classic: gardenlet reports that the source has migrated the Shoot.

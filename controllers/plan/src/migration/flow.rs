@@ -64,7 +64,12 @@ impl Flow for MigrationFlow {
     fn cleanup(context: &StepContext<'_, Self>) -> Vec<Effect> {
         let request = &context.observed.request;
         match &context.observed.facts {
-            Facts::Garden(_) => finalizer(context).into_iter().collect(),
+            Facts::Garden(facts) => {
+                // A request that was on its way when the migration ended may set the annotation after that.
+                let has_ignore = context.ledger.phase != Phase::Failed && facts.has_ignore_to_end();
+                let ignore = has_ignore.then_some(Effect::EnsureIgnored { ignored: false });
+                finalizer(context).into_iter().chain(ignore).collect()
+            }
             // A creation that was requested before the end may arrive after it.
             Facts::Destination(facts) if context.ledger.phase.is_rollback() => {
                 let is_left = !facts.left.is_empty();
@@ -92,12 +97,7 @@ impl Flow for MigrationFlow {
     }
 
     fn upkeep(context: &StepContext<'_, Self>) -> Vec<Effect> {
-        let Some(facts) = context.at_garden() else { return Vec::new() };
-        // A request that was on its way when the migration ended may set the annotation after that.
-        let has_ended = context.ledger.phase.is_end() && context.ledger.phase != Phase::Failed;
-        let has_ignore = has_ended && facts.has_ignore_to_end();
-        let ignore = has_ignore.then_some(Effect::EnsureIgnored { ignored: false });
-        finalizer(context).into_iter().chain(ignore).collect()
+        context.at_garden().and_then(|_| finalizer(context)).into_iter().collect()
     }
 
     fn data_locations(notes: &Notes) -> String {

@@ -9,7 +9,8 @@ use repot_plan::{
     gardenlet::{
         Step,
         effect::Effect,
-        observed::{BackupEntryFacts, Facts, GardenFacts, LastOperation, ShootFacts},
+        is_binding_asked,
+        observed::{BackupEntryFacts, BindingAnswer, Facts, GardenFacts, LastOperation, ShootFacts},
     },
     migration::observed::MigrationMode,
 };
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::{
     rights::{self, Right},
-    status::{Ledger, is_open},
+    status::Ledger,
 };
 use crate::{
     etcd::api::FENCE,
@@ -32,7 +33,6 @@ use crate::{
         seed::{params, under},
         siblings,
     },
-    reconciler::ReconcileError as _,
 };
 
 /// Rights of the controller of the garden that its usual role does not have, and those that it shares.
@@ -95,13 +95,23 @@ pub async fn observe(
         refusals.push("the Shoot has no BackupEntry, so gardenlet restores no etcd".to_owned());
     }
     refusals.extend(missing);
-    if let Some(shoot) = shoot.as_ref().filter(|_| mode == MigrationMode::Classic && refusals.is_empty()) {
-        refusals.extend(binding_refusal(context, shoot, &spec.destination_seed, ledger).await?);
+    let mut binding = BindingAnswer::Unknown;
+    if let Some(shoot) = shoot.as_ref().filter(|_| mode == MigrationMode::Classic) {
+        let is_bound = shoot.spec.seed_name.as_ref() == Some(&spec.destination_seed);
+        if !is_bound && !ledger.is_settled(Step::SeedBound) {
+            refusals.extend(entry_refusal(backup_entry.as_ref(), &spec.source_seed));
+            if refusals.is_empty() && is_binding_asked(ledger) {
+                binding = ask_for_binding(context, shoot, &spec.destination_seed).await?;
+            }
+        } else if is_bound {
+            binding = BindingAnswer::Accepted;
+        }
     }
     let facts = GardenFacts {
         other_migration: siblings::obstacle(&others, migration),
         followed_by: siblings::follower(&others, migration),
         refusals,
+        binding,
         shoot: shoot.as_ref().map(shoot_facts).unwrap_or_default(),
         backup_entry: backup_entry.as_ref().map(entry_facts),
     };
@@ -141,28 +151,38 @@ fn classic_refusals(source: (&str, Option<&Value>), destination: (&str, Option<&
     all
 }
 
-/// What Gardener and the webhooks say against the binding. Nothing is written.
-async fn binding_refusal(
-    context: &Context,
-    shoot: &Shoot,
-    seed: &str,
-    ledger: &Ledger,
-) -> Result<Option<String>> {
-    // Not in each pass while snapshots are copied.
-    let is_asked = !ledger.is_settled(Step::SeedsReady)
-        || is_open(ledger, Step::ShootIdle)
-        || is_open(ledger, Step::SeedBound);
-    if !is_asked || shoot.spec.seed_name.as_deref() == Some(seed) {
-        return Ok(None);
-    }
+/// A BackupEntry that gardenlet would migrate: without one, or with one that is elsewhere, it takes no final snapshot.
+fn entry_refusal(entry: Option<&DynamicObject>, source: &str) -> Option<String> {
+    let Some(entry) = entry else {
+        return Some("the Shoot has no BackupEntry, so gardenlet would take no final snapshot".to_owned());
+    };
+    let seeds = backup_entry::seeds(entry);
+    (seeds.spec != source || seeds.status != source).then(|| {
+        format!(
+            "the BackupEntry names seed {:?} in its spec and {:?} in its status, and not {source}: gardenlet would take no final snapshot",
+            seeds.spec, seeds.status
+        )
+    })
+}
+
+/// What Gardener and the webhooks say to the binding. Nothing is written.
+async fn ask_for_binding(context: &Context, shoot: &Shoot, seed: &str) -> Result<BindingAnswer> {
     match dry_run_binding(context, shoot, seed).await {
-        Ok(()) => Ok(None),
-        // The Shoot has changed meanwhile.
-        Err(error) if error.is_conflict() => Err(error),
-        Err(Error::Write { source: kube::Error::Api(status), .. }) if (400..500).contains(&status.code) => {
-            Ok(Some(format!("the binding to {seed} is refused: {}", short(&status.message))))
+        Ok(()) => Ok(BindingAnswer::Accepted),
+        Err(Error::Write { source: kube::Error::Api(status), .. }) => {
+            Ok(answer(seed, status.code, &status.message))
         }
         Err(error) => Err(error),
+    }
+}
+
+/// What an API server said to the dry run. What is only busy, or has seen another version of the Shoot, is asked again.
+fn answer(seed: &str, code: u16, message: &str) -> BindingAnswer {
+    match code {
+        401 | 408 | 409 | 429 => BindingAnswer::Unknown,
+        // The binding itself may pass such a webhook.
+        400 if message.contains("does not support dry run") => BindingAnswer::Accepted,
+        _ => BindingAnswer::Refused(format!("the binding to {seed} is refused: {}", short(message))),
     }
 }
 
@@ -291,5 +311,36 @@ mod tests {
         assert_eq!(of(Some(&dead), Some(&dead)), ["Seed b: condition GardenletReady is Unknown"]);
         let other = of(Some(&dead), Some(&found("True", "other")));
         assert_eq!(other, ["the type of provider differs: local at a, other at b"]);
+    }
+
+    #[test]
+    fn answers_to_a_dry_run_are_told_apart() {
+        let of = |code, message| answer("b", code, message);
+        for busy in [401, 408, 409, 429] {
+            assert_eq!(of(busy, "later"), BindingAnswer::Unknown, "{busy}");
+        }
+        for code in [400, 403, 404, 422, 500, 503] {
+            assert!(
+                matches!(of(code, "no room"), BindingAnswer::Refused(why) if why.contains("no room")),
+                "{code}"
+            );
+        }
+        let blind = "admission webhook \"x\" does not support dry run";
+        assert_eq!(of(400, blind), BindingAnswer::Accepted);
+    }
+
+    #[test]
+    fn backup_entry_that_is_missing_or_elsewhere_is_refused() {
+        let entry = |spec: &str, status: &str| -> DynamicObject {
+            serde_json::from_value(json!({
+                "apiVersion": "core.gardener.cloud/v1beta1", "kind": "BackupEntry", "metadata": {"name": "e"},
+                "spec": {"seedName": spec}, "status": {"seedName": status},
+            }))
+            .expect("a BackupEntry")
+        };
+        assert_eq!(entry_refusal(Some(&entry("a", "a")), "a"), None);
+        for found in [None, Some(entry("b", "a")), Some(entry("a", "b"))] {
+            assert!(entry_refusal(found.as_ref(), "a").is_some_and(|why| why.contains("no final snapshot")));
+        }
     }
 }

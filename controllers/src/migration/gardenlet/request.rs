@@ -1,8 +1,12 @@
 //! What a ControlPlaneMigration and its Shoot ask for. Pure.
 
 use kube::ResourceExt;
-use repot_api::names::CONFIRM_SOURCE_OFF;
-use repot_plan::{gardenlet::observed::MigrationRequest, migration::observed::MigrationMode};
+use repot_api::{conditions::Reason, names::CONFIRM_SOURCE_OFF};
+use repot_plan::{
+    gardenlet::{Step, observed::MigrationRequest},
+    migration::{Side, observed::MigrationMode},
+    named::Named as _,
+};
 
 use crate::migration::{
     api::{ControlPlaneMigration, Shoot},
@@ -25,6 +29,7 @@ pub fn request(
         finalizer: all.finalizer,
         paused: all.paused,
         abort: all.abort,
+        released: (mode == MigrationMode::Classic).then(|| released(migration)).flatten(),
         abandoned: all.abandoned,
         retry: all.retry,
         step_timeout: all.step_timeout,
@@ -32,6 +37,17 @@ pub fn request(
         destination_seed: all.destination_seed,
         hibernated: all.hibernated,
     }
+}
+
+/// Repot only watches once the Shoot is bound, so nobody has to wait for it then: a forced migration may begin.
+fn released(migration: &ControlPlaneMigration) -> Option<Reason> {
+    let garden = migration.status.get(Side::Garden.name())?;
+    let mut steps = garden.get("steps")?.as_array()?.iter();
+    let bound = steps.find(|step| step["name"] == Step::SeedBound.name())?;
+    let is_released = migration.spec.abort.as_deref() == Some("Force") && bound["state"] == "Succeeded";
+    let message =
+        "spec.abort is Force, and the Shoot is bound: gardenlet goes on alone, and nobody watches it";
+    is_released.then(|| Reason::new("Released", message))
 }
 
 #[cfg(test)]
@@ -51,5 +67,22 @@ mod tests {
             let request = request(&migration, MigrationMode::Forced, None);
             assert_eq!(request.source_off, is_off, "{name}");
         }
+    }
+
+    #[test]
+    fn migration_is_released_when_the_shoot_is_bound_and_force_is_asked_for() {
+        let released_by = |abort: &str, state: &str, mode| {
+            let migration: ControlPlaneMigration = serde_json::from_value(json!({
+                "metadata": {"name": "m"},
+                "spec": {"shootRef": {"name": "s"}, "sourceSeed": "a", "destinationSeed": "b", "abort": abort},
+                "status": {"garden": {"steps": [{"name": "SeedBound", "state": state}]}},
+            }))
+            .expect("a migration");
+            request(&migration, mode, None).released.is_some()
+        };
+        assert!(released_by("Force", "Succeeded", MigrationMode::Classic));
+        assert!(!released_by("Abort", "Succeeded", MigrationMode::Classic));
+        assert!(!released_by("Force", "Running", MigrationMode::Classic));
+        assert!(!released_by("Force", "Succeeded", MigrationMode::Forced));
     }
 }

@@ -62,6 +62,8 @@ fn outage(ledgers: &[(Side, &Ledger)]) -> Value {
         record.and_then(|record| record.completed)
     };
     match reached(Step::SourceOff).or_else(|| reached(Step::ApiStopped)) {
+        // Who looks at the source may have been away until after the outage.
+        Some(from) if reached(Step::ApiServes).is_some_and(|to| to < from) => Value::Null,
         Some(from) => overall::outage_between(from, reached(Step::ApiServes)),
         None => Value::Null,
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use parking_lot::Mutex;
@@ -32,8 +33,8 @@ pub struct Copied {
 }
 
 impl Druid {
-    /// Starts it at a destination, for one Shoot.
-    pub fn start(source: &Seed, destination: &Seed, shoot: &ShootName) -> Self {
+    /// Starts it at a destination, for one Shoot. A task takes at least so long.
+    pub fn start(source: &Seed, destination: &Seed, shoot: &ShootName, takes: Duration) -> Self {
         let prefix = format!("{}/{}", shoot.backup_entry(), etcd::MAIN);
         let (from, to) = (source.store.files(&prefix), destination.store.files(&prefix));
         let path = format!("{TASKS}/{}/etcdcopybackupstasks/{}", shoot.technical_id(), shoot.name);
@@ -42,7 +43,7 @@ impl Druid {
         let task = tokio::spawn(async move {
             loop {
                 // There is no task most of the time.
-                let _ = look(&api, &path, (&from, &to), &told).await;
+                let _ = look(&api, &path, (&from, &to), &told, takes).await;
                 sleep(POLL).await;
             }
         });
@@ -61,7 +62,13 @@ impl Drop for Druid {
     }
 }
 
-async fn look(api: &Api, path: &str, (from, to): (&Path, &Path), told: &Mutex<Vec<Copied>>) -> Result<()> {
+async fn look(
+    api: &Api,
+    path: &str,
+    (from, to): (&Path, &Path),
+    told: &Mutex<Vec<Copied>>,
+    takes: Duration,
+) -> Result<()> {
     let task = api.get(path).await?.ok()?;
     if task["status"]["conditions"].is_array() {
         return Ok(());
@@ -79,6 +86,7 @@ async fn look(api: &Api, path: &str, (from, to): (&Path, &Path), told: &Mutex<Ve
         copied.new += 1;
     }
     told.lock().push(copied);
+    sleep(takes).await;
     let time = "2026-01-01T00:00:00Z";
     let status = json!({"status": {"observedGeneration": task["metadata"]["generation"], "conditions": [{
         "type": "Succeeded", "status": "True", "reason": "Copied", "message": "copied",

@@ -14,7 +14,7 @@ use crate::{
         GardenletMigration,
         effect::Effect,
         observed::{
-            BackupEntryFacts, CopyTask, DestinationFacts, Facts, GardenFacts, LastOperation,
+            BackupEntryFacts, BindingAnswer, CopyTask, DestinationFacts, Facts, GardenFacts, LastOperation,
             MigrationRequest, Observed, ShootFacts, StateFacts, StoredState,
         },
     },
@@ -98,6 +98,7 @@ impl World {
             finalizer: self.finalizer,
             paused: false,
             abort: if self.now >= self.abort_at { Abort::Abort } else { Abort::None },
+            released: None,
             abandoned: None::<Reason>,
             retry: 0,
             step_timeout: std::time::Duration::from_secs(600),
@@ -113,6 +114,7 @@ impl World {
             other_migration: None,
             followed_by: None,
             refusals: (self.now < self.refused_until).then(|| text("it is not ready")).into_iter().collect(),
+            binding: BindingAnswer::Unknown,
             shoot: ShootFacts {
                 spec_seed: self.shoot.spec.clone(),
                 status_seed: self.shoot.status.clone(),
@@ -152,6 +154,7 @@ impl World {
             }),
             copied: self.target.filter(|_| self.copy.is_some()),
             states: Some(StateFacts { own: Some(state(self.states.0)), gardener: self.states.1.map(state) }),
+            states_problem: None,
             copy_tasks: task.collect(),
             api_ready: self.gardenlet.is_api_ready,
         }

@@ -5,9 +5,10 @@ mod world;
 
 use world::World;
 
-use super::{golden, plan, suppose};
+use super::{golden, plan, row, suppose};
 use crate::{
-    gardenlet::{CLASSIC_PLANS, Step},
+    gardenlet::{CLASSIC_PLANS, Step, effect::Effect, observed::Facts},
+    ledger::Check,
     tests::sim::{Build, Fault, ends, missed},
 };
 
@@ -48,7 +49,17 @@ const FAULTS: &[Fault<World>] = &[
     Fault {
         name: "binds in the middle of an operation of gardenlet",
         setup: (),
-        build: |b| suppose(b, Step::ShootIdle),
+        build: |b| {
+            suppose(b, Step::ShootIdle);
+            row(b, Step::SeedBound, |row| {
+                row.effects = |context| match &context.observed.facts {
+                    Facts::Garden(facts) if facts.shoot.spec_seed.as_deref() == Some("seed-a") => {
+                        vec![Effect::BindShoot { seed: "seed-b".into() }]
+                    }
+                    _ => Vec::new(),
+                };
+            });
+        },
         caught: &["binds in the middle of an operation"],
     },
     Fault {
@@ -60,8 +71,44 @@ const FAULTS: &[Fault<World>] = &[
     Fault {
         name: "does not ask whether the binding is accepted",
         setup: (),
-        build: |b| suppose(b, Step::SeedsReady),
+        build: |b| {
+            suppose(b, Step::SeedsReady);
+            suppose(b, Step::BindingAccepted);
+        },
         caught: &["binds although it would be refused"],
+    },
+    Fault {
+        name: "takes the last operation of an earlier migration for its own",
+        setup: (),
+        build: |b| {
+            suppose(b, Step::MigrateSucceeded);
+            row(b, Step::RestoreSucceeded, |row| {
+                row.check = |context| match &context.observed.facts {
+                    Facts::Garden(facts)
+                        if facts
+                            .shoot
+                            .last_operation
+                            .as_ref()
+                            .is_some_and(|last| last.kind == "Restore" && last.state == "Succeeded") =>
+                    {
+                        Check::Met("restored".into())
+                    }
+                    _ => Check::waiting("Restoring", "words"),
+                };
+            });
+        },
+        caught: &["succeeded before gardenlet has restored"],
+    },
+    Fault {
+        name: "binds whatever has become of the Shoot",
+        setup: (),
+        build: |b| {
+            suppose(b, Step::ShootIdle);
+            row(b, Step::SeedBound, |row| {
+                row.effects = |_| vec![Effect::BindShoot { seed: "seed-b".into() }];
+            });
+        },
+        caught: &["takes the Shoot away from another seed", "binds in the middle of an operation"],
     },
     Fault {
         name: "rolls back when gardenlet may have begun",

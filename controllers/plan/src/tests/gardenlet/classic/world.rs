@@ -1,25 +1,18 @@
 //! The simulated garden, the buckets and both gardenlets of a classic migration.
 
-use std::time::Duration;
-
-use repot_apimachinery::time::Time;
+mod facts;
 
 use super::super::world::{DESTINATION, SOURCE};
 use crate::{
-    flow::{Abort, Decision},
+    flow::Decision,
     gardenlet::{
         GardenletMigration, Step,
         effect::Effect,
-        observed::{
-            DestinationFacts, Facts, GardenFacts, LastOperation, MigrationRequest, Observed, ShootFacts,
-            SourceFacts, StateFacts, StoredState,
-        },
+        is_binding_asked,
+        observed::{BindingAnswer, Facts, Observed, SourceFacts},
     },
     ledger::{Phase, State},
-    migration::{
-        Side,
-        observed::{MigrationMode, SourceSnapshot},
-    },
+    migration::Side,
     tests::{
         rng::Rng,
         sim::{FaultRates, Ledgers, Model, NEVER, Sim, hold},
@@ -28,6 +21,8 @@ use crate::{
 
 /// When schedules begin.
 const BEGIN: u64 = 10_000;
+/// The seed to which somebody else binds the Shoot.
+const ELSEWHERE: &str = "seed-c";
 /// More than gardener-apiserver takes.
 const TOO_LARGE: u64 = 4 << 20;
 
@@ -38,6 +33,14 @@ pub(super) struct World {
     is_calm: bool,
     away: Option<(Side, u64, u64)>,
     abort_at: u64,
+    /// A person lets nobody wait for gardenlet any more, once the Shoot is bound.
+    released_at: u64,
+    paused: (u64, u64),
+    /// When somebody binds the Shoot to a third seed.
+    elsewhere_at: u64,
+    /// Whether the garden asks for the binding in this pass, and whether it has recorded that the Shoot is bound.
+    asked: bool,
+    bound: bool,
     /// Until when Gardener would refuse the binding.
     refused_until: u64,
     state_bytes: u64,
@@ -52,6 +55,8 @@ pub(super) struct World {
     starts_at: u64,
     source_api: bool,
     destination_api: bool,
+    hibernated: bool,
+    restored: bool,
     copy: bool,
     copy_version: u64,
     job_ends: Option<u64>,
@@ -78,17 +83,23 @@ impl World {
         let (is_over, lasts) = (self.now >= self.operation_ends, self.rng.within(60, 1_500));
         let is_at_source = self.status == Some(SOURCE);
         match self.operation {
-            (_, "Succeeded") if is_at_source && self.spec != SOURCE && self.now >= self.starts_at => {
+            (_, "Succeeded") if is_at_source && self.spec != SOURCE => {
+                if self.now < self.starts_at {
+                    return;
+                }
                 self.operate(("Migrate", "Processing"), lasts);
             }
-            ("Reconcile", "Succeeded") if is_at_source && self.rng.percent(2) => {
+            ("Reconcile" | "Restore" | "Create", "Succeeded") if is_at_source && self.rng.percent(2) => {
                 self.operate(("Reconcile", "Processing"), lasts.min(400));
             }
             ("Reconcile", "Processing") if is_over => self.operate(("Reconcile", "Succeeded"), 0),
             ("Migrate", "Processing") if is_over && !self.is_calm && self.rng.percent(30) => {
                 self.operate(("Migrate", "Error"), 300);
             }
-            ("Migrate", "Error") if is_over => self.operate(("Migrate", "Processing"), lasts),
+            ("Migrate", "Processing") if is_over && !self.is_calm && self.rng.percent(10) => {
+                self.operate(("Migrate", "Aborted"), 60);
+            }
+            ("Migrate", "Error" | "Aborted") if is_over => self.operate(("Migrate", "Processing"), lasts),
             ("Migrate", "Processing") if is_over => {
                 self.status = self.rng.percent(50).then_some(DESTINATION);
                 self.operate(("Migrate", "Succeeded"), 0);
@@ -100,70 +111,10 @@ impl World {
                 self.operate(("Restore", "Processing"), lasts);
             }
             ("Restore", "Processing") if is_over => {
-                self.destination_api = true;
+                (self.destination_api, self.restored) = (!self.hibernated, true);
                 self.operate(("Restore", "Succeeded"), 0);
             }
             _ => {}
-        }
-    }
-
-    fn request(&self) -> MigrationRequest {
-        MigrationRequest {
-            uid: "u".into(),
-            mode: MigrationMode::Classic,
-            confirmed: false,
-            source_off: false,
-            finalizer: self.finalizer,
-            paused: false,
-            abort: if self.now >= self.abort_at { Abort::Abort } else { Abort::None },
-            abandoned: None,
-            retry: 0,
-            step_timeout: Duration::from_secs(600),
-            source_seed: SOURCE.into(),
-            destination_seed: DESTINATION.into(),
-            hibernated: false,
-        }
-    }
-
-    fn garden_facts(&self) -> GardenFacts {
-        let (kind, state) = self.operation;
-        let last = LastOperation {
-            kind: kind.into(),
-            state: state.into(),
-            progress: 50,
-            description: "words".into(),
-        };
-        let is_refused = self.now < self.refused_until && self.spec == SOURCE;
-        GardenFacts {
-            other_migration: None,
-            followed_by: None,
-            refusals: is_refused.then(|| "the binding is refused".to_owned()).into_iter().collect(),
-            shoot: ShootFacts {
-                spec_seed: Some(self.spec.to_owned()),
-                status_seed: self.status.map(str::to_owned),
-                last_operation: Some(last),
-                last_errors: Vec::new(),
-                fence: String::new(),
-            },
-            backup_entry: None,
-        }
-    }
-
-    fn destination_facts(&self) -> DestinationFacts {
-        let state = StoredState { written: Some(Time(BEGIN)), bytes: self.state_bytes };
-        DestinationFacts {
-            missing_rights: Vec::new(),
-            copy_namespace: self.copy,
-            bucket_problem: (!self.copy).then(|| "there is no Secret yet".to_owned()),
-            source_newest: self.copy.then(|| SourceSnapshot {
-                name: format!("Full-{}", self.revision),
-                revision: self.revision,
-                created: Time(self.now),
-            }),
-            copied: self.copied.filter(|_| self.copy),
-            states: Some(StateFacts { own: Some(state), gardener: None }),
-            copy_tasks: Vec::new(),
-            api_ready: self.destination_api,
         }
     }
 }
@@ -189,7 +140,19 @@ impl Model for World {
             },
         };
         let mut unless_calm = |chance: u64| !is_calm && rng.percent(chance);
-        let [is_away, is_aborted, is_refused, is_large, is_down] = [30, 25, 20, 10, 20].map(&mut unless_calm);
+        let [
+            is_away,
+            is_aborted,
+            is_refused,
+            is_large,
+            is_down,
+            is_released,
+            is_paused,
+            is_elsewhere,
+            hibernated,
+        ] = [30, 25, 20, 10, 20, 5, 10, 10, 10].map(&mut unless_calm);
+        let begins_with = ["Reconcile", "Restore", "Create"][usize::try_from(rng.within(0, 2)).unwrap_or(0)];
+        let paused_from = BEGIN + rng.within(0, 1_000);
         let side =
             [Side::Garden, Side::Source, Side::Destination][usize::try_from(rng.within(0, 2)).unwrap_or(0)];
         let from = BEGIN + rng.within(0, 2_500);
@@ -203,17 +166,24 @@ impl Model for World {
             is_calm,
             away: away.filter(|_| dies.is_none()),
             abort_at: if is_aborted { BEGIN + rng.within(0, 4_000) } else { NEVER },
+            released_at: if is_released { BEGIN + rng.within(0, 6_000) } else { NEVER },
+            paused: if is_paused { (paused_from, paused_from + rng.within(60, 4_000)) } else { (0, 0) },
+            elsewhere_at: if is_elsewhere { BEGIN + rng.within(0, 2_500) } else { NEVER },
+            asked: true,
+            bound: false,
             refused_until: if is_refused { BEGIN + rng.within(0, 2_000) } else { 0 },
             state_bytes: if is_large { TOO_LARGE } else { 100_000 },
             finalizer: false,
             spec: SOURCE,
             status: Some(SOURCE),
             version: 1,
-            operation: ("Reconcile", "Succeeded"),
+            operation: (begins_with, "Succeeded"),
             operation_ends: 0,
             starts_at: if is_down { BEGIN + rng.within(0, 9_000) } else { 0 },
-            source_api: true,
+            source_api: !hibernated,
             destination_api: false,
+            hibernated,
+            restored: false,
             copy: false,
             copy_version: 1,
             job_ends: None,
@@ -240,7 +210,13 @@ impl Model for World {
         self.away.is_some_and(|(away, from, until)| away == side && (from..until).contains(&self.now))
     }
 
-    fn advance(&mut self, _: &Ledgers<Self>) {
+    fn advance(&mut self, ledgers: &Ledgers<Self>) {
+        let garden = ledgers.get(&Side::Garden);
+        self.asked = garden.is_none_or(is_binding_asked);
+        self.bound = garden.is_some_and(|garden| garden.state(Step::SeedBound) == State::Succeeded);
+        if self.now >= self.elsewhere_at && self.spec == SOURCE && self.status == Some(SOURCE) {
+            (self.spec, self.status, self.version) = (ELSEWHERE, Some(ELSEWHERE), self.version + 1);
+        }
         self.now += if self.rng.percent(5) { 120 } else { self.rng.within(1, 20) };
         self.revision += u64::from(self.source_api);
         if self.job_ends.is_some_and(|ends| ends <= self.now) {
@@ -252,7 +228,7 @@ impl Model for World {
     fn observe(&mut self, side: Side) -> (Observed, Seen) {
         let facts = match side {
             Side::Garden => Facts::Garden(Box::new(self.garden_facts())),
-            Side::Source => Facts::Source(SourceFacts { api_ready: self.source_api }),
+            Side::Source => Facts::Source(SourceFacts { api_ready: Some(self.source_api) }),
             Side::Destination => Facts::Destination(Box::new(self.destination_facts())),
         };
         (Observed { request: self.request(), facts }, Seen { shoot: self.version, copy: self.copy_version })
@@ -265,6 +241,12 @@ impl Model for World {
             Effect::BindShoot { seed } if may(seen.shoot, self.version) => {
                 if seed != DESTINATION {
                     self.broken.get_or_insert("binds the Shoot to another seed than the destination");
+                }
+                if self.spec != SOURCE || self.status != Some(SOURCE) {
+                    self.broken.get_or_insert("takes the Shoot away from another seed");
+                }
+                if self.operation.1 == "Processing" {
+                    self.broken.get_or_insert("binds in the middle of an operation");
                 }
                 if self.now >= self.refused_until {
                     self.spec = DESTINATION;
@@ -299,14 +281,15 @@ impl Model for World {
             now == Some(State::Running) && sim.store.ledger(Side::Garden).state(step) == State::Pending
         };
         let Facts::Garden(facts) = &observed.facts else { return Ok(()) };
+        if decision.records.as_ref().is_some_and(|ledger| ledger.phase == Phase::Succeeded) {
+            hold(sim.model.restored, "succeeded before gardenlet has restored")?;
+        }
         if !starts(Step::SeedBound) {
             return Ok(());
         }
-        let is_idle = facts.shoot.last_operation.as_ref().is_none_or(|last| last.state != "Processing");
         hold(sim.model.copied.is_some(), "binds before the snapshots are copied")?;
         hold(sim.model.state_bytes < TOO_LARGE, "binds although the ShootState is too large")?;
-        hold(is_idle, "binds in the middle of an operation")?;
-        hold(facts.refusals.is_empty(), "binds although it would be refused")
+        hold(facts.binding == BindingAnswer::Accepted, "binds although it would be refused")
     }
 
     fn check(sim: &mut Sim<Self>) -> Result<(), String> {
@@ -320,11 +303,14 @@ impl Model for World {
             Phase::Succeeded => {
                 let is_there = world.spec == DESTINATION && world.status == Some(DESTINATION);
                 hold(is_there, "succeeded, and the Shoot is elsewhere")?;
-                hold(world.destination_api, "succeeded without an API server")?;
+                hold(world.destination_api != world.hibernated, "succeeded without an API server")?;
             }
             Phase::RolledBack | Phase::Cancelled => {
-                hold(world.spec == SOURCE, "rolled back, and the Shoot names the destination")?;
+                hold(world.spec != DESTINATION, "rolled back, and the Shoot names the destination")?;
             }
+            Phase::Failed if world.bound && world.now >= world.released_at => {}
+            // What refuses the binding came in the last moment.
+            Phase::Failed if world.spec == ELSEWHERE || world.now < world.refused_until => {}
             phase => return Err(format!("the garden ended as {phase:?}: {}", garden.message)),
         }
         hold(!world.copy, "the namespace of the copy stays for ever")?;
