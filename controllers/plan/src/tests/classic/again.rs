@@ -30,6 +30,11 @@ impl Clusters {
             let other = if self.client.0 == Side::Source { Side::Destination } else { Side::Source };
             self.client.0 = other;
         }
+        for site in [&mut self.source, &mut self.destination] {
+            for requests in [&mut site.dns_records, &mut site.infrastructure, &mut site.extensions] {
+                requests.begin();
+            }
+        }
         self.migrations += 1;
         self.retry = 0;
         self.operation = Operation::Other;

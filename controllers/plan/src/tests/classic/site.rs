@@ -97,17 +97,24 @@ pub(in crate::tests) fn only(replicas: &Replicas) -> Option<u32> {
 #[derive(Clone, Debug, Default)]
 pub(in crate::tests) struct Requests {
     pub(in crate::tests) last: Option<ExtensionOperation>,
+    /// An earlier migration has requested it: the resources name the migration.
+    is_former: bool,
     done_at: u64,
     pub(in crate::tests) version: u64,
 }
 
 impl Requests {
     pub(in crate::tests) fn ask(&mut self, operation: ExtensionOperation, now: u64, rng: &mut Rng) {
-        if self.last != Some(operation) {
-            self.last = Some(operation);
+        if self.is_former || self.last != Some(operation) {
+            (self.last, self.is_former) = (Some(operation), false);
             self.done_at = now + rng.within(1, 120);
         }
         self.version += 1;
+    }
+
+    /// Another migration begins.
+    pub(super) fn begin(&mut self) {
+        self.is_former = self.last.is_some();
     }
 
     /// The resources are deleted.
@@ -116,12 +123,12 @@ impl Requests {
     }
 
     pub(in crate::tests) fn is_done(&self, operation: ExtensionOperation, now: u64) -> bool {
-        self.last == Some(operation) && now >= self.done_at
+        self.last == Some(operation) && !self.is_former && now >= self.done_at
     }
 
     pub(in crate::tests) fn facts(&self, now: u64) -> Extensions {
         let pending = if now < self.done_at { vec!["extension".to_owned()] } else { Vec::new() };
-        Extensions { requested: self.last, pending }
+        Extensions { requested: self.last.filter(|_| !self.is_former), pending }
     }
 }
 
