@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use repot_tests::http::Api;
 use repot_tests::landscape::garden::CORE;
+use repot_tests::wait::until;
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -59,6 +60,20 @@ async fn observe(api: &Api, path: &str) -> Result<()> {
     });
     let status = json!({"status": {"observedGeneration": generation, "lastOperation": operation}});
     api.patch(&format!("{path}/status"), MERGE, &status).await?.ok().map(drop)
+}
+
+/// A request of a migration that has ended sets the annotation after all: the garden takes it away.
+pub async fn ensure_late_request_is_undone(world: &World, name: &str) -> Result<()> {
+    let uid = story::read(world, name).await?["metadata"]["uid"].clone();
+    let late = json!({"metadata": {"annotations": {IGNORE: "true", MARK: uid}}});
+    story::garden_of(world)?.cluster.api().patch(&path(world), MERGE, &late).await?.ok()?;
+    until("the annotation to be taken away", story::DEADLINE, async || {
+        let shoot = story::shoot(world).await?;
+        let annotations = &shoot["metadata"]["annotations"];
+        ensure!(annotations[IGNORE].is_null() && annotations[MARK].is_null(), "{annotations}");
+        Ok(())
+    })
+    .await
 }
 
 #[test]

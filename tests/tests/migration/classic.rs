@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use repot_tests::landscape::ControlPlaneOptions;
 
+use super::beside_gardenlet::ensure_late_request_is_undone;
 use super::prober::Prober;
 use super::story;
 use super::traffic::Traffic;
@@ -55,6 +56,7 @@ fn migration_that_is_aborted_in_the_outage_leaves_the_source_as_it_was() {
         // The rollback wrote the seed of the Shoot, and that is no wish to move.
         let names = story::names(&world).await?;
         ensure!(names == ["beta-move"], "{names:?}");
+        ensure_late_request_is_undone(&world, "move").await?;
         world.stop(SEEDS.0).await
     });
 }

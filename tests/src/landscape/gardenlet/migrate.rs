@@ -1,15 +1,22 @@
 //! What the gardenlet of the source does: it brings the ShootState to the garden, ends the API server, and gives up Shoot and BackupEntry.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::{CORE, Worker, poll};
+
+/// gardenlet has much to do before it ends the API server, and the outage does not begin earlier.
+const BEFORE_API_STOPS: Duration = Duration::from_secs(10);
 
 impl Worker {
     /// A migration, up to its last write.
     pub(super) async fn migrate(&mut self) -> Result<()> {
         self.report("Migrate", "Processing", 10, "Migration in progress.").await?;
         self.write_state().await?;
+        sleep(BEFORE_API_STOPS).await;
         self.stop_api_server().await?;
         self.tell("API stopped".to_owned());
         self.report("Migrate", "Processing", 60, "Migration in progress.").await?;
