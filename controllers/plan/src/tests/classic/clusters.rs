@@ -37,6 +37,9 @@ pub(super) const KUBE: u32 = 1;
 pub(super) const MEMBERS: u32 = 3;
 pub(super) const TTL: u64 = 120;
 
+/// What a person has deleted is there again after so long.
+const SETTLES: u64 = 600;
+
 /// What kind of Shoot it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -255,6 +258,10 @@ impl Model for Clusters {
 
     fn is_gone(&self) -> bool {
         false
+    }
+
+    fn is_settled(&self) -> bool {
+        self.interfered.last().is_none_or(|(at, _)| self.now >= at + SETTLES)
     }
 
     fn advance(&mut self, ledgers: &Ledgers<Self>) {

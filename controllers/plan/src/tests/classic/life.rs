@@ -13,7 +13,7 @@ impl Clusters {
 
     pub(super) fn run_sites(&mut self) {
         self.run_standby();
-        let record = self.zone.answer(self.now).cloned();
+        let (record, since) = (self.zone.answer(self.now).cloned(), self.zone.answers_since(self.now));
         for side in [Side::Source, Side::Destination] {
             let now = self.now;
             let mut rng = Rng::new(self.rng.next());
@@ -21,7 +21,7 @@ impl Clusters {
             site.controllers.advance(now);
             site.kube_controllers.advance(now);
             site.api.advance(now);
-            let taken = site.etcd.advance(record.as_ref(), now, &mut rng);
+            let taken = site.etcd.advance(record.as_ref().map(|record| (record, since)), now, &mut rng);
             site.final_snapshot = taken.or(site.final_snapshot.take());
         }
         if self.source.etcd.serving && self.destination.etcd.serving {

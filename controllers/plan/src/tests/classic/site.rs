@@ -185,9 +185,9 @@ impl Etcd {
         self.data.get(&self.volumes)
     }
 
-    fn look(&mut self, record: &Option<OwnerId>, now: u64, rng: &mut Rng) {
+    fn look(&mut self, (record, since): (&Option<OwnerId>, u64), now: u64, rng: &mut Rng) {
         if self.seen.as_ref() != Some(record) && self.outdated_since == NEVER {
-            self.outdated_since = now;
+            self.outdated_since = since.min(now);
         }
         let is_late = self.outdated_since != NEVER && now - self.outdated_since >= OWNER_WAIT;
         if self.seen.is_none() || is_late || rng.percent(20) {
@@ -195,11 +195,11 @@ impl Etcd {
         }
     }
 
-    /// Members look at the owner record, at the latest after [`OWNER_WAIT`]. One that was replaced ends their ownership for ever, with a
+    /// Members look at the owner record, which all servers answer since a time, at the latest after [`OWNER_WAIT`]. One that was replaced ends their ownership for ever, with a
     /// final snapshot. While no server of the zone answers (`None`), they go by what they saw last.
     pub(super) fn advance(
         &mut self,
-        record: Option<&Option<OwnerId>>,
+        record: Option<(&Option<OwnerId>, u64)>,
         now: u64,
         rng: &mut Rng,
     ) -> Option<Stored> {

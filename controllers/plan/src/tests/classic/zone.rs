@@ -62,6 +62,12 @@ impl Zone {
         do_agree.then_some(&self.owner)
     }
 
+    /// Since when all servers give this answer.
+    pub(super) fn answers_since(&self, now: u64) -> u64 {
+        let silent_until = if self.silent.1 <= now { self.silent.1 } else { 0 };
+        self.owner_agreed_at.max(silent_until)
+    }
+
     pub(super) fn owner_record(&self, now: u64) -> OwnerRecord {
         match self.answer(now) {
             None => OwnerRecord::Unknown,

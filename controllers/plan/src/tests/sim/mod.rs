@@ -68,6 +68,11 @@ pub(super) trait Model: Sized + 'static {
     /// What the status of this kind does not keep.
     fn forget(_setup: Self::Setup, _notes: &mut <Self::Flow as Flow>::Notes) {}
 
+    /// Whether nothing is on its way that nobody has requested, such as Pods that a person has deleted.
+    fn is_settled(&self) -> bool {
+        true
+    }
+
     /// Whether another such flow follows, for which the clusters are as this one has left them.
     fn again(&mut self, _ledgers: &Ledgers<Self>) -> bool {
         false
@@ -280,7 +285,7 @@ impl<M: Model> Sim<M> {
             self.quiet = if is_over { self.quiet + 1 } else { 0 };
             rules::always(self)?;
             M::check(self)?;
-            if self.quiet > QUIET && self.flights.is_empty() {
+            if self.quiet > QUIET && self.flights.is_empty() && self.model.is_settled() {
                 rules::at_the_end(self)?;
                 return M::check_end(self);
             }

@@ -11,7 +11,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Config, ResourceExt};
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::time::{interval, timeout};
+use tokio::time::{interval, sleep, timeout};
 
 use super::clusters::{Clusters, PROJECT, Size, shoot};
 
@@ -21,6 +21,8 @@ const FOLLOWED: usize = 5;
 const AT_ONCE: usize = 64;
 /// How much later the last change may come than its time: a slower seed would have changed less than the report says.
 const LATE: Duration = Duration::from_secs(2);
+/// From a change that failed to the next attempt.
+const AGAIN: Duration = Duration::from_millis(500);
 /// A change that is not in the garden after this time is lost.
 const DEADLINE: Duration = Duration::from_secs(180);
 
@@ -40,13 +42,22 @@ pub struct Changes {
 struct Followed {
     open: HashMap<String, (String, Instant)>,
     lags: Vec<Duration>,
+    repeated: usize,
+}
+
+/// What a run has measured.
+pub struct Measured {
+    /// From a change that was acknowledged to the garden.
+    pub lags: Vec<Duration>,
+    /// Changes that the seed did not take at once, and that were made again.
+    pub repeated: usize,
 }
 
 impl Changes {
     /// Makes all changes, and gives the lags of those that were followed.
     ///
     /// The last extension resource of each Shoot changes only for those that are followed, so no other change takes their mark away.
-    pub async fn run(self, clusters: &Clusters) -> Result<Vec<Duration>> {
+    pub async fn run(self, clusters: &Clusters) -> Result<Measured> {
         let followed = Mutex::new(Followed::default());
         let watch = follow(clusters, &followed);
         let load = async {
@@ -66,7 +77,8 @@ impl Changes {
             done = load => done?,
             ended = watch => ended.context("the watch of the garden ended")?,
         }
-        Ok(followed.into_inner().lags)
+        let Followed { lags, repeated, .. } = followed.into_inner();
+        Ok(Measured { lags, repeated })
     }
 
     async fn change(&self, clusters: &Clusters, number: usize, followed: &Mutex<Followed>) -> Result<()> {
@@ -76,11 +88,29 @@ impl Changes {
         let is_followed = number.is_multiple_of(FOLLOWED) && !followed.lock().open.contains_key(&name);
         if !is_followed {
             let extension = number % (self.size.extensions - 1);
-            return clusters.change((at, extension), &mark, bytes).await;
+            return change_at_last(clusters, (at, extension), &mark, bytes, followed).await;
         }
-        clusters.change((at, self.size.extensions - 1), &mark, bytes).await?;
+        change_at_last(clusters, (at, self.size.extensions - 1), &mark, bytes, followed).await?;
         followed.lock().open.insert(name, (mark, Instant::now()));
         Ok(())
+    }
+}
+
+/// As a controller does: while the etcd of the seed compacts, it may answer some seconds late, and kube-apiserver fails then.
+async fn change_at_last(
+    clusters: &Clusters,
+    which: (usize, usize),
+    mark: &str,
+    bytes: usize,
+    followed: &Mutex<Followed>,
+) -> Result<()> {
+    let end = Instant::now() + DEADLINE;
+    loop {
+        match clusters.change(which, mark, bytes).await {
+            Err(_) if Instant::now() < end => followed.lock().repeated += 1,
+            outcome => return outcome,
+        }
+        sleep(AGAIN).await;
     }
 }
 

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::proc;
 use crate::storage::Report;
-use changes::Changes;
+use changes::{Changes, Measured};
 use clusters::{Clusters, Size};
 use sides::{Reading, Side};
 
@@ -60,9 +60,9 @@ pub async fn bench(env: &TestEnv, flags: &Flags, repot: &Path) -> Result<Report>
         crate::say(start, "all ShootStates are there");
         let before = running.read(&mut clusters).await?;
         let time = Duration::from_secs(flags.seconds);
-        let lags = Changes { size, rate: flags.rate, time }.run(&clusters).await?;
+        let measured = Changes { size, rate: flags.rate, time }.run(&clusters).await?;
         let after = running.read(&mut clusters).await?;
-        report.add("shootstate", &describe(flags), side.name(), readings(flags, &before, &after, &lags));
+        report.add("shootstate", &describe(flags), side.name(), readings(flags, &before, &after, &measured));
         running.stop();
     }
     report.setting["secondsInAll"] = start.elapsed().as_secs().into();
@@ -75,15 +75,15 @@ fn describe(flags: &Flags) -> String {
 }
 
 /// What a side needed while states changed. CPU is in percent of one core.
-fn readings(flags: &Flags, before: &Reading, after: &Reading, lags: &[Duration]) -> serde_json::Value {
+fn readings(flags: &Flags, before: &Reading, after: &Reading, measured: &Measured) -> serde_json::Value {
     let seconds = (after.at - before.at).as_secs_f64();
     let changed = f64::from(flags.rate) * flags.seconds as f64 * flags.bytes as f64;
     let cpu = |read: fn(&Reading) -> f64| 100.0 * (read(after) - read(before)) / seconds;
-    let mut millis: Vec<f64> = lags.iter().map(|lag| lag.as_secs_f64() * 1000.0).collect();
+    let mut millis: Vec<f64> = measured.lags.iter().map(|lag| lag.as_secs_f64() * 1000.0).collect();
     millis.sort_by(f64::total_cmp);
     json!({
         "lagP50Millis": proc::percentile(&millis, 50.0), "lagP99Millis": proc::percentile(&millis, 99.0),
-        "changesThatWereFollowed": millis.len(),
+        "changesThatWereFollowed": millis.len(), "changesThatWereRepeated": measured.repeated,
         "sentPerChangedByte": (after.sent - before.sent) as f64 / changed,
         "storedPerChangedByte": (after.stored - before.stored) as f64 / changed,
         "cpuOfController": cpu(|one| one.controller_cpu), "cpuOfServer": cpu(|one| one.server_cpu),
