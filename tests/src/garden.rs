@@ -35,6 +35,8 @@ pub struct GardenOptions {
     pub etcd_servers: Vec<String>,
     /// How API servers reach that etcd with TLS.
     pub etcd_tls: Option<EtcdTls>,
+    /// Further command line arguments of the garden's own etcd.
+    pub etcd_flags: Vec<String>,
     /// Further command line arguments of kube-apiserver.
     pub apiserver_flags: Vec<String>,
     /// Further command line arguments of kube-controller-manager.
@@ -93,7 +95,8 @@ impl Garden {
     pub async fn start_with(env: &TestEnv, options: GardenOptions) -> Result<Self> {
         let pki = Pki::make(env)?;
         // The data lives as long as the test: nothing is gained by forcing it to disk.
-        let flags = vec!["--unsafe-no-fsync".to_owned()];
+        let mut flags = vec!["--unsafe-no-fsync".to_owned()];
+        flags.extend(options.etcd_flags.iter().cloned());
         let etcd_options = EtcdOptions { name: "garden-etcd".to_owned(), flags, ..EtcdOptions::default() };
         let etcd = EtcdCluster::start_with(env, 1, etcd_options).await?;
         let port = port::reserve()?;

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use repot_extension::crds;
 use repot_tests::TestEnv;
-use repot_tests::garden::Garden;
+use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::repot::{Repot, write_encryption_config};
 use repot_tests::wait::until;
 use serde_json::{Value, json};
@@ -59,7 +59,10 @@ pub fn namespace(at: usize) -> String {
 impl Clusters {
     /// Starts them, with all kinds that controllers read.
     pub async fn start(env: &TestEnv) -> Result<Self> {
-        let (garden, seed) = (Garden::start(env).await?, Garden::start(env).await?);
+        // kube-apiserver compacts every five minutes: what changes until then needs more than etcd's default.
+        let etcd_flags = vec![format!("--quota-backend-bytes={}", 8_u64 << 30)];
+        let options = GardenOptions { etcd_flags, ..GardenOptions::default() };
+        let (garden, seed) = (Garden::start(env).await?, Garden::start_with(env, options).await?);
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let files = [(&garden, root.join("crds/garden.yaml")), (&seed, root.join("crds/machines.yaml"))];
         for (cluster, file) in files.into_iter().chain([(&seed, root.join("../deploy/crds"))]) {
