@@ -33,7 +33,7 @@ measures. The source only measures: nobody waits for its row. [Steps of a classi
 |---|---|
 | Succeeded | gardenlet has restored the Shoot at the destination |
 | RolledBack, Cancelled | it ended before the Shoot was bound; nothing of the Shoot was written |
-| Failed | the binding was refused for a day, gardenlet did not come to its end in time, or somebody bound the Shoot to another seed |
+| Failed | the binding was not written for two hours, gardenlet did not come to its end in time, somebody bound the Shoot to another seed, or `spec.abort` became Force after the binding |
 
 ## Forward
 
