@@ -100,7 +100,8 @@ pub(super) fn bind(context: &Context) -> Vec<Effect> {
         let shoot = &facts.shoot;
         let is_idle = shoot.last_operation.as_ref().is_some_and(is_idle);
         let is_accepted = facts.refusals.is_empty() && !matches!(facts.binding, BindingAnswer::Refused(_));
-        is_idle && is_accepted && shoot.spec_seed.as_ref() == Some(&request.source_seed)
+        let is_at_source = is_not_at_source(context, shoot).is_none();
+        is_idle && is_accepted && is_at_source && shoot.spec_seed.as_ref() == Some(&request.source_seed)
     });
     let is_ours = request.abandoned.is_none();
     (may_bind && is_ours)

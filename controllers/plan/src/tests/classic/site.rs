@@ -112,7 +112,7 @@ impl Requests {
         self.version += 1;
     }
 
-    /// Another migration begins.
+    /// Another migration begins: what was requested so far does not count as its own.
     pub(super) fn begin(&mut self) {
         self.is_former = self.last.is_some();
     }

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// When schedules begin.
+/// When schedules begin, in seconds.
 const BEGIN: u64 = 10_000;
 /// The seed to which somebody else binds the Shoot.
 const ELSEWHERE: &str = "seed-c";
