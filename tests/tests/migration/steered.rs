@@ -91,8 +91,7 @@ fn migration_by_gardenlet_that_is_aborted_before_the_binding_leaves_nothing_behi
         story::until_started(&world, "move", ("garden", "ShootIdle")).await?;
         story::abort(&world, "move").await?;
         let migration = story::until_end(&world, "move").await?;
-        story::ensure_phase(&migration, "Cancelled")
-            .or_else(|_| story::ensure_phase(&migration, "RolledBack"))?;
+        story::ensure_phase(&migration, "Cancelled")?;
         let shoot = story::shoot(&world).await?;
         ensure!(shoot["spec"]["seedName"] == SEEDS.0 && shoot["status"]["seedName"] == SEEDS.0, "{shoot}");
         ensure!(!source.told().iter().any(|what| what == "Migrate"), "{:?}", source.told());
