@@ -6,7 +6,10 @@ use axum::body::Body;
 use http::Request;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use repot_certs::unread::{self, UnreadBodies};
+use repot_certs::{
+    heads::Heads,
+    unread::{self, UnreadBodies},
+};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
@@ -32,10 +35,11 @@ type Io = ShortTurns<Lingering<WriteTimeout<TlsStream<TcpStream>>>>;
 
 /// A client that does not finish its handshake in this time is dropped.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
-/// A client that does not finish the head of a request in this time is dropped.
+/// A client that does not finish the head of a request in this time is dropped, over HTTP/1.1.
 const HEADER_DEADLINE: Duration = Duration::from_secs(32);
-/// A connection on which nothing was asked for so long is ended.
-const IDLE: Duration = Duration::from_secs(90);
+/// A connection on which nothing was asked for so long is ended. Clients in Go do so after 90 seconds; they do not repeat a POST that
+/// they send over HTTP/1.1 while the server ends the connection.
+const IDLE: Duration = Duration::from_secs(120);
 /// A client that takes fewer than [`LEAST_WRITTEN`] bytes of what is written to it in this time is dropped. The same holds for the
 /// client's kernel: bytes that it does not acknowledge, or has no room for, wait no longer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -249,10 +253,12 @@ async fn serve_http2(stream: Io, server: Arc<Server>, peer: &Arc<Peer>, leave: i
 }
 
 async fn serve_http1(stream: Io, server: Arc<Server>, peer: &Arc<Peer>, leave: impl Future<Output = ()>) {
+    let heads = Heads::default();
     let service = service_fn(|request: Request<Incoming>| {
-        let (server, peer) = (server.clone(), peer.clone());
+        let (server, peer, complete) = (server.clone(), peer.clone(), heads.complete());
         async move {
             let response = chain::serve(server, peer.clone(), request.map(Body::new)).await;
+            drop(complete);
             // A connection has one answer at a time: it ends with one that is not taken.
             let end = peer.connection.end();
             Ok::<_, Infallible>(response.map(|body| body.with_timer(move || end.cancel())))
@@ -260,15 +266,20 @@ async fn serve_http1(stream: Io, server: Arc<Server>, peer: &Arc<Peer>, leave: i
     });
     let buffer = if peer.connection.is_authenticated() { HTTP1_BUFFER } else { HTTP1_UNAUTHENTICATED_BUFFER };
     let mut builder = hyper::server::conn::http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE).max_buf_size(buffer);
-    let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let ended = tokio::select! {
-        ended = served.as_mut() => ended,
-        () = leave => {
-            served.as_mut().graceful_shutdown();
-            served.await
+    // The limit of hyper on heads would end idle connections: see `heads`.
+    builder.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(buffer);
+    let mut served = pin!(builder.serve_connection(TokioIo::new(heads.watch(stream)), service));
+    let served = async {
+        tokio::select! {
+            ended = served.as_mut() => ended,
+            () = leave => {
+                served.as_mut().graceful_shutdown();
+                served.await
+            }
         }
     };
+    // Also a head that begins when the server stops.
+    let ended = tokio::select! { ended = served => ended, () = heads.until_late(HEADER_DEADLINE) => return };
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended early");
     }

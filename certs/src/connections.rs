@@ -35,10 +35,11 @@ pub struct Limits {
     pub all: usize,
     /// Connections of one host: see [`host`].
     pub of_address: usize,
-    /// A connection on which a request succeeded ends when it was idle for so long. Clients in Go end idle connections after 90 seconds.
+    /// A connection on which a request succeeded, or none was sent yet, ends when it was idle for so long. Clients in Go end idle
+    /// connections after 90 seconds, also one that they opened and had no use for. They do not repeat a POST whose connection ends.
     pub idle: Duration,
-    /// Any other connection ends when it was idle for so long.
-    pub first: Duration,
+    /// A connection on which no request succeeded ends when it was idle for so long.
+    pub failed: Duration,
 }
 
 /// The open connections of a server.
@@ -60,6 +61,7 @@ pub struct Use {
     address: IpAddr,
     limits: Limits,
     end: CancellationToken,
+    asked: AtomicBool,
     proven: AtomicBool,
     answering: AtomicUsize,
     last: Mutex<Instant>,
@@ -91,6 +93,7 @@ impl Connections {
             address,
             limits: self.limits,
             end: CancellationToken::new(),
+            asked: AtomicBool::new(false),
             proven: AtomicBool::new(false),
             answering: AtomicUsize::new(0),
             last: Mutex::new(Instant::now()),
@@ -150,6 +153,7 @@ impl Drop for Counted {
 impl Use {
     /// A request has come.
     pub fn answer(self: &Arc<Self>) -> Answering {
+        self.asked.store(true, Ordering::Release);
         self.answering.fetch_add(1, Ordering::AcqRel);
         Answering(self.clone())
     }
@@ -166,7 +170,8 @@ impl Use {
 
     async fn until_idle(&self) {
         loop {
-            let limit = if self.is_proven() { self.limits.idle } else { self.limits.first };
+            let failed = self.asked.load(Ordering::Acquire) && !self.is_proven();
+            let limit = if failed { self.limits.failed } else { self.limits.idle };
             let due = *self.last.lock() + limit;
             let answers = self.answering.load(Ordering::Acquire) > 0;
             let now = Instant::now();
@@ -198,9 +203,9 @@ impl Drop for Answering {
 mod tests {
     use super::*;
 
-    const FIRST: Duration = Duration::from_millis(50);
-    const IDLE: Duration = Duration::from_millis(150);
-    const LIMITS: Limits = Limits { all: 4, of_address: 3, idle: IDLE, first: FIRST };
+    const FAILED: Duration = Duration::from_millis(50);
+    const IDLE: Duration = Duration::from_millis(1000);
+    const LIMITS: Limits = Limits { all: 4, of_address: 3, idle: IDLE, failed: FAILED };
 
     fn address(last: u8) -> IpAddr {
         IpAddr::from([10, 0, 0, last])
@@ -241,20 +246,25 @@ mod tests {
         assert_eq!(host(of("::ffff:10.0.0.1")), of("10.0.0.1"));
     }
 
-    #[tokio::test]
-    async fn one_on_which_nothing_is_asked_ends_and_one_that_answers_does_not() {
-        let connections = Connections::new(LIMITS);
+    async fn end(counted: &Counted) -> Duration {
         let began = Instant::now();
-        let counted = connections.count(address(1));
         counted.connection().until_end().await;
-        assert!(began.elapsed() >= FIRST, "{:?}", began.elapsed());
+        began.elapsed()
+    }
+
+    #[tokio::test]
+    async fn idle_connections_end_the_sooner_where_requests_failed() {
+        let connections = Connections::new(LIMITS);
+        // Clients open connections ahead, and use them later.
+        assert!(end(&connections.count(address(1))).await >= IDLE);
+        let counted = connections.count(address(1));
+        drop(counted.connection().answer());
+        assert!((FAILED..IDLE).contains(&end(&counted).await), "a failed request counts for nothing");
         let request = counted.connection().answer();
         request.succeeded();
         let busy = tokio::time::timeout(IDLE * 2, counted.connection().until_end());
         assert!(busy.await.is_err(), "a request was being answered");
-        let began = Instant::now();
         drop(request);
-        counted.connection().until_end().await;
-        assert!(began.elapsed() >= IDLE, "{:?}", began.elapsed());
+        assert!(end(&counted).await >= IDLE);
     }
 }

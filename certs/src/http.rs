@@ -1,6 +1,6 @@
 //! HTTP on one connection of a small server, within limits: HTTP/1.1 or HTTP/2, as the client asks.
 
-use std::{convert::Infallible, error::Error as StdError, pin::pin, time::Duration};
+use std::{convert::Infallible, error::Error as StdError, future::pending, pin::pin, time::Duration};
 
 use http::{Request, Response, Version};
 use http_body::Body;
@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     connections::{Answering, Counted},
+    heads::Heads,
     tls::Lingering,
     unread::{Limits, RequestBody, UnreadBodies},
 };
@@ -22,7 +23,7 @@ use crate::{
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// A pause after a connection that could not be accepted, mostly since there are no more file descriptors.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// A client that does not finish the head of a request in this time is dropped.
+/// A client that does not finish the head of a request in this time is dropped, over HTTP/1.1.
 const HEADER_DEADLINE: Duration = Duration::from_secs(32);
 /// Requests on one connection at a time, over HTTP/2. A client that has more opens another connection.
 const STREAMS: u32 = 250;
@@ -78,11 +79,16 @@ pub async fn serve<IO, F, B>(
 {
     let unread = UnreadBodies::new(unread, leave.clone());
     let connection = counted.connection();
+    let heads = Heads::default();
     let service = service_fn(|request: Request<Incoming>| {
         let two = request.version() == Version::HTTP_2;
         let request = request.map(|body| if two { unread.watch(body) } else { RequestBody::http1(body) });
-        let answered = answer(request, connection.answer());
-        async move { Ok::<_, Infallible>(answered.await) }
+        let (complete, answered) = (heads.complete(), answer(request, connection.answer()));
+        async move {
+            let answer = answered.await;
+            drop(complete);
+            Ok::<_, Infallible>(answer)
+        }
     });
     let builder = http();
     let builder = match protocol {
@@ -90,22 +96,32 @@ pub async fn serve<IO, F, B>(
         Protocol::Two => builder.http2_only(),
         Protocol::Either => builder,
     };
-    let mut served = pin!(builder.serve_connection(TokioIo::new(Lingering::new(io)), service));
-    let ended = tokio::select! {
-        ended = served.as_mut() => ended,
-        () = leave.cancelled() => {
-            served.as_mut().graceful_shutdown();
-            served.await
-        }
-        () = connection.until_end() => {
-            // A client that does not take its answers would keep the connection for ever.
-            served.as_mut().graceful_shutdown();
-            let most = if connection.is_proven() { LAST_ANSWERS } else { Duration::ZERO };
-            let Ok(ended) = tokio::time::timeout(most, served).await else { return };
-            ended
+    let io = heads.watch(Lingering::new(io));
+    let late = async {
+        match protocol {
+            Protocol::One => heads.until_late(HEADER_DEADLINE).await,
+            // What arrives over HTTP/2 is not only heads.
+            Protocol::Two | Protocol::Either => pending().await,
         }
     };
-    if let Err(error) = ended {
+    let mut served = pin!(builder.serve_connection(TokioIo::new(io), service));
+    let served = async {
+        tokio::select! {
+            ended = served.as_mut() => Some(ended),
+            () = leave.cancelled() => {
+                served.as_mut().graceful_shutdown();
+                Some(served.await)
+            }
+            () = connection.until_end() => {
+                // A client that does not take its answers would keep the connection for ever.
+                served.as_mut().graceful_shutdown();
+                let most = if connection.is_proven() { LAST_ANSWERS } else { Duration::ZERO };
+                tokio::time::timeout(most, served).await.ok()
+            }
+        }
+    };
+    let ended = tokio::select! { ended = served => ended, () = late => None };
+    if let Some(Err(error)) = ended {
         // Clients leave in many ways; none of them is this server's failure.
         tracing::debug!(%error, "connection ended early");
     }
@@ -114,7 +130,8 @@ pub async fn serve<IO, F, B>(
 fn http() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     let header_bytes = usize::try_from(HEADER_BYTES).unwrap_or(usize::MAX);
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE).max_buf_size(header_bytes);
+    // The limit of hyper on heads would end idle connections: see `heads`.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(header_bytes);
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -6,6 +6,7 @@ mod authority;
 pub mod clients;
 pub mod connections;
 mod files;
+pub mod heads;
 pub mod http;
 mod roots;
 pub mod tls;

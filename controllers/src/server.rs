@@ -28,7 +28,7 @@ use crate::{errors::causes, metrics::Metrics};
 
 /// Limits on connections. No request is worth more than another here, so all connections have the same time when they are idle.
 const LIMITS: Limits =
-    Limits { all: 256, of_address: 64, idle: Duration::from_secs(32), first: Duration::from_secs(32) };
+    Limits { all: 256, of_address: 64, idle: Duration::from_secs(32), failed: Duration::from_secs(32) };
 /// How long requests may take that are being answered when the process stops.
 const DRAIN: Duration = Duration::from_secs(5);
 

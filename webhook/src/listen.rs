@@ -17,7 +17,7 @@ use crate::server::Server;
 
 /// As many connections, as long idle, as kube-apiserver and its neighbours need.
 const LIMITS: Limits =
-    Limits { all: 512, of_address: 128, idle: Duration::from_secs(120), first: Duration::from_secs(32) };
+    Limits { all: 512, of_address: 128, idle: Duration::from_secs(120), failed: Duration::from_secs(32) };
 
 /// How the server stops.
 #[derive(Clone, Copy, Debug)]

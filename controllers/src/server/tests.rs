@@ -123,8 +123,8 @@ async fn probe_is_answered_beside_a_thousand_silent_connections_of_which_few_sta
 
 #[tokio::test]
 async fn head_that_never_ends_is_cut_off_though_bytes_arrive() {
-    let first = Duration::from_millis(300);
-    let server = TestServer::start(Limits { first, idle: first, ..LIMITS }).await;
+    let idle = Duration::from_millis(300);
+    let server = TestServer::start(Limits { idle, failed: idle, ..LIMITS }).await;
     let (mut reader, mut writer) = server.connect().await.into_split();
     writer.write_all(b"GET /healthz HTTP/1.1\r\nX-Slow: ").await.expect("sent");
     let trickle = tokio::spawn(async move {
@@ -148,7 +148,7 @@ async fn huge_head_is_refused_before_it_ends() {
     let start = Instant::now();
     let sent = tokio::spawn(async move { writer.write_all(head.as_bytes()).await.map(|()| writer) });
     let answer = timeout(DEADLINE, until_closed(&mut reader)).await.expect("the connection is closed");
-    assert!(start.elapsed() < LIMITS.first / 2, "{:?}", start.elapsed());
+    assert!(start.elapsed() < LIMITS.idle / 2, "{:?}", start.elapsed());
     let answer = String::from_utf8_lossy(&answer);
     assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
     drop(sent.await.expect("no panic"));

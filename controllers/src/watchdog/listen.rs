@@ -21,7 +21,7 @@ use super::{
 
 /// All clients come from one address, so one limit is enough. Clients in Go end idle connections after 90 seconds.
 const LIMITS: Limits =
-    Limits { all: 1024, of_address: 1024, idle: Duration::from_secs(120), first: Duration::from_secs(32) };
+    Limits { all: 1024, of_address: 1024, idle: Duration::from_secs(120), failed: Duration::from_secs(32) };
 /// How long requests may take that are being answered when the process stops. Watches end at once.
 const DRAIN: Duration = Duration::from_secs(20);
 

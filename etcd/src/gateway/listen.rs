@@ -54,7 +54,7 @@ pub(super) async fn serve(
 ) {
     let (tls, connections) = (tls.map(Arc::new), TaskTracker::new());
     let (all, of_address) = (CONNECTIONS, CONNECTIONS_OF_ADDRESS);
-    let counts = Connections::new(Limits { all, of_address, idle: NEVER, first: NEVER });
+    let counts = Connections::new(Limits { all, of_address, idle: NEVER, failed: NEVER });
     if let Some(tls) = tls.clone() {
         let stop = stop.clone();
         connections.spawn(async move { tls.follow(stop).await });

@@ -8,6 +8,7 @@ mod early;
 mod early_clients;
 mod forms;
 mod heads;
+mod idle;
 mod limits;
 mod slow_readers;
 mod starvation;

@@ -19,7 +19,7 @@ use tower::ServiceExt;
 
 /// The operator, the other agents, a kubelet and a Prometheus are few clients.
 const LIMITS: Limits =
-    Limits { all: 256, of_address: 64, idle: Duration::from_secs(120), first: Duration::from_secs(32) };
+    Limits { all: 256, of_address: 64, idle: Duration::from_secs(120), failed: Duration::from_secs(32) };
 /// What is being answered at the end has so long.
 const DRAIN: Duration = Duration::from_secs(5);
 
