@@ -56,8 +56,10 @@ pub async fn leave(departure: &Departure<'_>) -> Result<()> {
     until("the source to be removed", DEADLINE, async || world.ensure_gone(seeds.0).await).await?;
     ensure_one_side_at_a_time(fault, &at_source, &at_destination)?;
     departure.ensure_nothing_is_unaccounted_for(&at_source).await?;
+    // The client goes on: what it writes after this the list may not hold.
+    let acknowledged = at_destination.acknowledged();
     let stored = writer::stored_with(&world.api()?, &departure.prefix(DESTINATION)).await?;
-    let lost: Vec<_> = at_destination.acknowledged().difference(&stored).copied().collect();
+    let lost: Vec<_> = acknowledged.difference(&stored).copied().collect();
     ensure!(lost.is_empty(), "{lost:?} of the destination are lost");
     ensure!(world.workload().await? == before, "the workload has changed");
     Ok(())
@@ -121,9 +123,10 @@ impl Departure<'_> {
             if is_known { Ok(late) } else { bail!("{late}") }
         })
         .await?;
+        let acknowledged = source.acknowledged();
         let stored = writer::stored_with(&self.world.api()?, &self.prefix(SOURCE)).await?;
-        let lost: BTreeSet<u32> = source.acknowledged().difference(&stored).copied().collect();
-        println!("{} were acknowledged, {} are lost: {late}", source.acknowledged().len(), lost.len());
+        let lost: BTreeSet<u32> = acknowledged.difference(&stored).copied().collect();
+        println!("{} were acknowledged, {} are lost: {late}", acknowledged.len(), lost.len());
         let reported = if late["state"] == "Reported" { self.created(&late).await? } else { BTreeSet::new() };
         let unknown: Vec<_> = lost.difference(&reported).collect();
         ensure!(unknown.is_empty(), "{unknown:?} are neither stored nor reported: {late}");
