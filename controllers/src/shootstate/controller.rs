@@ -19,6 +19,7 @@ use super::{
     error::{Error, Result},
     kinds::CLUSTER,
     list::get,
+    load::Load,
     metrics::StateMetrics,
     parts::Parts,
     queue::Timing,
@@ -34,8 +35,6 @@ use crate::{
 
 /// The name of the controller in metrics, logs and Events.
 pub const CONTROLLER: &str = "shootstate";
-/// Shoots that are synchronized at once: bounds memory, since each may have many MiB.
-const AT_ONCE: usize = 4;
 /// A synchronization that takes longer is given up and repeated.
 const DEADLINE: Duration = Duration::from_secs(300);
 /// How long a synchronization may go on when the process is to stop.
@@ -82,6 +81,22 @@ struct Controller {
     shoot_states: OnceCell<ShootStates>,
 }
 
+/// A synchronization that succeeded.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    synced: Synced,
+    /// Bytes of the state in the seed, where all that is large in it was read.
+    size: Option<usize>,
+}
+
+/// The synchronizations that run.
+#[derive(Default)]
+struct Running {
+    tasks: JoinSet<Option<Done>>,
+    names: HashMap<Id, String>,
+    load: Load,
+}
+
 /// A Shoot as the Cluster of its namespace has it.
 #[derive(Deserialize)]
 struct Cluster {
@@ -109,11 +124,11 @@ pub async fn run(context: Context, stop: CancellationToken) {
     let mut resync = interval_at(Instant::now() + resync, resync);
     let controller =
         Arc::new(Controller { context, changes: changes.clone(), shoot_states: OnceCell::new() });
-    let (mut tasks, mut names) = (JoinSet::new(), HashMap::new());
+    let mut running = Running::default();
     loop {
-        start_due(&controller, &mut tasks, &mut names);
+        running.start_due(&controller);
         controller.context.states.set_pending(changes.queue.lock().len());
-        let next = changes.queue.lock().next_due().filter(|_| tasks.len() < AT_ONCE);
+        let next = changes.queue.lock().next_due().filter(|_| running.load.has_room());
         let due = async {
             match next {
                 Some(next) => sleep_until(next).await,
@@ -122,23 +137,27 @@ pub async fn run(context: Context, stop: CancellationToken) {
         };
         tokio::select! {
             () = stop.cancelled() => break,
-            Some(ended) = tasks.join_next_with_id() => {
-                let (id, written) = ended.unwrap_or_else(|error| (error.id(), None));
-                let name = names.remove(&id).unwrap_or_default();
-                let lag = changes.queue.lock().end(&name, written.is_some(), Instant::now());
-                lag.filter(|_| written != Some(0)).into_iter().for_each(|lag| controller.context.states.count_lag(lag));
+            Some(ended) = running.tasks.join_next_with_id() => {
+                let (id, done) = ended.unwrap_or_else(|error| (error.id(), None));
+                let name = running.end(id, done);
+                let lag = changes.queue.lock().end(&name, done.is_some(), Instant::now());
+                let lag = lag.filter(|_| done.is_some_and(|done| done.synced.written > 0));
+                lag.into_iter().for_each(|lag| controller.context.states.count_lag(lag));
             }
             () = changes.woken.notified() => {}
             () = due => {}
-            _ = resync.tick() => changes.touch_all(),
+            _ = resync.tick() => {
+                running.load.retain(|namespace| changes.has(namespace));
+                changes.touch_all();
+            }
         }
     }
     drop(watches);
-    end(&mut tasks).await;
+    end(&mut running.tasks).await;
 }
 
 /// Lets synchronizations end, and gives up those that do not: each writes by one request, which is carried out as a whole or not at all.
-async fn end(tasks: &mut JoinSet<Option<u32>>) {
+async fn end(tasks: &mut JoinSet<Option<Done>>) {
     let ended = async { while tasks.join_next().await.is_some() {} };
     if timeout(GRACE, ended).await.is_err() {
         tracing::warn!(controller = CONTROLLER, running = tasks.len(), "stopping, reconciles are given up");
@@ -146,22 +165,29 @@ async fn end(tasks: &mut JoinSet<Option<u32>>) {
     }
 }
 
-fn start_due(
-    controller: &Arc<Controller>,
-    tasks: &mut JoinSet<Option<u32>>,
-    names: &mut HashMap<Id, String>,
-) {
-    while tasks.len() < AT_ONCE {
-        let Some((namespace, parts)) = controller.changes.queue.lock().start(Instant::now()) else { return };
-        let (controller, name) = (controller.clone(), namespace.clone());
-        let task = tasks.spawn(async move { controller.reconcile(&namespace, parts).await });
-        names.insert(task.id(), name);
+impl Running {
+    fn start_due(&mut self, controller: &Arc<Controller>) {
+        while self.load.has_room() {
+            let due = controller.changes.queue.lock().start(Instant::now());
+            let Some((namespace, parts)) = due else { return };
+            self.load.start(&namespace);
+            let (controller, name) = (controller.clone(), namespace.clone());
+            let task = self.tasks.spawn(async move { controller.reconcile(&namespace, parts).await });
+            self.names.insert(task.id(), name);
+        }
+    }
+
+    /// Gives the namespace of what has ended.
+    fn end(&mut self, id: Id, done: Option<Done>) -> String {
+        let name = self.names.remove(&id).unwrap_or_default();
+        self.load.end(&name, done.and_then(|done| done.size));
+        name
     }
 }
 
 impl Controller {
-    /// Synchronizes one Shoot, counted and logged; gives the entries that were written, where it succeeded.
-    async fn reconcile(&self, namespace: &str, parts: Parts) -> Option<u32> {
+    /// Synchronizes one Shoot, counted and logged; gives what was done, where it succeeded.
+    async fn reconcile(&self, namespace: &str, parts: Parts) -> Option<Done> {
         let running = self.context.metrics.start_reconcile(CONTROLLER);
         let outcome = match timeout(DEADLINE, self.sync(namespace, parts)).await {
             Ok(outcome) => outcome,
@@ -187,31 +213,32 @@ impl Controller {
         outcome.ok()
     }
 
-    async fn sync(&self, namespace: &str, parts: Parts) -> Result<u32> {
+    async fn sync(&self, namespace: &str, parts: Parts) -> Result<Done> {
         if !self.changes.has(namespace) {
-            return Ok(0);
+            return Ok(Done::default());
         }
-        let Some(shoot) = self.shoot_of(namespace).await? else { return Ok(0) };
+        let Some(shoot) = self.shoot_of(namespace).await? else { return Ok(Done::default()) };
         self.changes.locate(namespace, (shoot.namespace.clone(), shoot.name.clone()));
         let outcome = self.sync_shoot(&shoot, parts).await;
         match &outcome {
-            Ok(Synced { written: 0, .. }) => {}
-            Ok(Synced { written, .. }) => {
+            Ok(Done { synced: Synced { written: 0, .. }, .. }) => {}
+            Ok(Done { synced: Synced { written, .. }, .. }) => {
                 tracing::info!(controller = CONTROLLER, namespace, entries = written, "ShootState written");
             }
             Err(error) if error.is_conflict() => {}
             Err(error) => self.publish(&shoot, error).await,
         }
-        let synced = outcome?;
-        self.context.states.count(&synced);
-        Ok(synced.written)
+        let done = outcome?;
+        self.context.states.count(&done.synced);
+        Ok(done)
     }
 
-    async fn sync_shoot(&self, shoot: &ShootKey, parts: Parts) -> Result<Synced> {
+    async fn sync_shoot(&self, shoot: &ShootKey, parts: Parts) -> Result<Done> {
         if self.mode(shoot).await?.is_none() {
-            return Ok(Synced::default());
+            return Ok(Done::default());
         }
         let wanted = collect_parts(&self.context.seed, &shoot.seed_namespace, parts).await?;
+        let size = parts.objects.then(|| wanted.size());
         if parts.objects {
             self.changes.refer(&shoot.seed_namespace, &wanted);
         }
@@ -220,8 +247,9 @@ impl Controller {
         // Asked again: the seed may have lost the Shoot meanwhile, and the namespace may have begun to go away. A seed that loses it
         // after this answer meets the resourceVersion of what the other seed has written.
         let mode = self.mode(shoot).await?.filter(|_| self.changes.has(&shoot.seed_namespace));
-        let Some(mode) = mode else { return Ok(Synced::default()) };
-        shoot_states.write(shoot, wanted, mode, parts).await
+        let Some(mode) = mode else { return Ok(Done { size, ..Done::default() }) };
+        let synced = shoot_states.write(shoot, wanted, mode, parts).await?;
+        Ok(Done { synced, size })
     }
 
     /// The Shoot whose control plane is in a namespace; `None` where gardenlet has not said so.

@@ -11,6 +11,7 @@
 //! | [`write`] | the ShootState in the garden |
 //! | [`decide`] | whether a seed may write it, and how |
 //! | [`queue`], `seen`, `watches` | which Shoot is due |
+//! | [`load`] | how many are synchronized at a time |
 //! | [`controller`] | keeps all ShootStates of a seed up to date |
 //! | [`metrics`] | how far it is behind, and how much it writes |
 //! | [`error`] | why one of these failed |
@@ -25,6 +26,7 @@ pub mod difference;
 pub mod error;
 pub mod kinds;
 mod list;
+pub mod load;
 pub mod machines;
 pub mod metrics;
 pub mod model;

@@ -33,9 +33,7 @@ pub fn render() -> String {
     for watch in WATCHES {
         let resources: Vec<String> =
             watch.matches.iter().flat_map(|m| m.resources).map(|r| format!("`{r}`")).collect();
-        let mut operations: Vec<&str> = watch.matches.iter().flat_map(|m| m.operations).copied().collect();
-        operations.sort_unstable();
-        operations.dedup();
+        let operations = operations(watch);
         let policy = match watch.failure_policy {
             crate::watch::FailurePolicy::Fail => "refused",
             crate::watch::FailurePolicy::Ignore => "allowed",
@@ -45,10 +43,28 @@ pub fn render() -> String {
             "| `{}` | {} | {} | {} s | {policy} | {} |",
             watch.path(),
             resources.join(" "),
-            operations.join(" "),
+            operations,
             watch.timeout_seconds,
             watch.why
         );
     }
     text
+}
+
+/// The operations of all resources; where these differ, by resource.
+fn operations(watch: &Watch) -> String {
+    let sorted = |operations: &[&str]| {
+        let mut sorted = operations.to_vec();
+        sorted.sort_unstable();
+        sorted.join(" ")
+    };
+    let all: Vec<String> = watch.matches.iter().map(|one| sorted(one.operations)).collect();
+    match all.iter().all(|one| *one == all[0]) {
+        true => all.into_iter().next().unwrap_or_default(),
+        false => {
+            let resources = watch.matches.iter().map(|one| one.resources.join(", "));
+            let each = resources.zip(&all).map(|(resources, operations)| format!("{resources}: {operations}"));
+            each.collect::<Vec<_>>().join("; ")
+        }
+    }
 }

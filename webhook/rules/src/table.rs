@@ -201,10 +201,10 @@ pub static RULES: &[Rule] = &[
         "Fields of an Etcd that decide which members form one cluster are changed by controllers."),
     rule("etcd-handing-over", STATE, &[&ETCDS], state::etcd_handing_over::judge,
         "An Etcd whose members are taking over from those of another seed, or whose members are needed by others for a quorum \
-         (`status.unknownMembers.dependOnOwn`), is deleted only with a confirmation, or with its namespace."),
+         (`status.unknownMembers.dependOnOwn`), is deleted only with `confirmation.gardener.cloud/deletion=true`, or with its namespace."),
     rule("etcd-in-use", STATE, &[&ETCDS], state::etcd_in_use::judge,
-        "An Etcd that a workflow works on, by `status.currentWorkflow` of its HostedEtcd, is deleted only with a confirmation, or with \
-         its namespace."),
+        "An Etcd that a workflow works on, by `status.currentWorkflow` of its HostedEtcd, is deleted only with \
+         `confirmation.gardener.cloud/deletion=true`, or with its namespace."),
     rule("etcd-version", STATE, &[&ETCDS], state::etcd_version::judge,
         "`skipClientSANVerification` comes with a warning: it needs etcd 3.6 or later."),
 
