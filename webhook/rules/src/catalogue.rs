@@ -63,7 +63,8 @@ fn operations(watch: &Watch) -> String {
         true => all.into_iter().next().unwrap_or_default(),
         false => {
             let resources = watch.matches.iter().map(|one| one.resources.join(", "));
-            let each = resources.zip(&all).map(|(resources, operations)| format!("{resources}: {operations}"));
+            let each =
+                resources.zip(&all).map(|(resources, operations)| format!("{resources}: {operations}"));
             each.collect::<Vec<_>>().join("; ")
         }
     }
