@@ -255,13 +255,14 @@ async fn serve_http2(stream: Io, server: Arc<Server>, peer: &Arc<Peer>, leave: i
 async fn serve_http1(stream: Io, server: Arc<Server>, peer: &Arc<Peer>, leave: impl Future<Output = ()>) {
     let heads = Heads::default();
     let service = service_fn(|request: Request<Incoming>| {
-        let (server, peer, complete) = (server.clone(), peer.clone(), heads.complete());
+        let (server, peer) = (server.clone(), peer.clone());
+        let complete = heads.complete(request.body());
         async move {
             let response = chain::serve(server, peer.clone(), request.map(Body::new)).await;
-            drop(complete);
             // A connection has one answer at a time: it ends with one that is not taken.
             let end = peer.connection.end();
-            Ok::<_, Infallible>(response.map(|body| body.with_timer(move || end.cancel())))
+            let response = response.map(|body| body.with_timer(move || end.cancel()));
+            Ok::<_, Infallible>(response.map(|body| complete.until_sent(body)))
         }
     });
     let buffer = if peer.connection.is_authenticated() { HTTP1_BUFFER } else { HTTP1_UNAUTHENTICATED_BUFFER };

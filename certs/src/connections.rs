@@ -170,16 +170,18 @@ impl Use {
 
     async fn until_idle(&self) {
         loop {
+            // Read first: the end of an answer is written down before it is counted.
+            let answers = self.answering.load(Ordering::Acquire) > 0;
             let failed = self.asked.load(Ordering::Acquire) && !self.is_proven();
             let limit = if failed { self.limits.failed } else { self.limits.idle };
             let due = *self.last.lock() + limit;
-            let answers = self.answering.load(Ordering::Acquire) > 0;
             let now = Instant::now();
             match (due <= now, answers) {
                 (true, false) => return,
                 // The time begins anew when it is answered.
                 (true, true) => sleep_until(now + limit).await,
-                (false, _) => sleep_until(due).await,
+                // A request that fails meanwhile makes the time shorter.
+                (false, _) => sleep_until(due.min(now + self.limits.failed)).await,
             }
         }
     }
@@ -258,8 +260,10 @@ mod tests {
         // Clients open connections ahead, and use them later.
         assert!(end(&connections.count(address(1))).await >= IDLE);
         let counted = connections.count(address(1));
-        drop(counted.connection().answer());
-        assert!((FAILED..IDLE).contains(&end(&counted).await), "a failed request counts for nothing");
+        // It is waited for from the beginning, as a server does.
+        let (ended, ()) = tokio::join!(end(&counted), async { drop(counted.connection().answer()) });
+        assert!((FAILED..IDLE).contains(&ended), "a failed request counts for nothing");
+        let counted = connections.count(address(1));
         let request = counted.connection().answer();
         request.succeeded();
         let busy = tokio::time::timeout(IDLE * 2, counted.connection().until_end());

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -28,11 +29,20 @@ struct State {
     answering: usize,
     /// When the first byte of a head arrived whose end has not.
     began: Option<Instant>,
+    /// The last request had a body, of which a rest may arrive when it is answered. So it is not known which byte begins a head.
+    had_body: bool,
 }
 
 /// A request whose head is complete is being answered for as long as this lives.
 #[derive(Debug)]
 pub struct Answering(Heads);
+
+/// The body of a response; its request is being answered until it is sent.
+#[derive(Debug)]
+pub struct Answer<B> {
+    body: B,
+    _answering: Answering,
+}
 
 /// A stream whose reads are seen by [`Heads`].
 #[derive(Debug)]
@@ -47,12 +57,13 @@ impl Heads {
         Watched { stream, heads: self.clone() }
     }
 
-    /// The head of a request is complete.
+    /// The head of a request is complete, and this is its body. Where it is not empty, the limit does not apply to the next head: a rest
+    /// of the body that arrives late is no head.
     #[must_use]
-    pub fn complete(&self) -> Answering {
+    pub fn complete(&self, body: &impl Body) -> Answering {
         let mut state = self.0.lock();
         state.answering += 1;
-        state.began = None;
+        (state.began, state.had_body) = (None, !body.is_end_stream());
         Answering(self.clone())
     }
 
@@ -71,9 +82,36 @@ impl Heads {
 
     fn arrived(&self) {
         let mut state = self.0.lock();
-        if state.answering == 0 && state.began.is_none() {
+        if state.answering == 0 && !state.had_body && state.began.is_none() {
             state.began = Some(Instant::now());
         }
+    }
+}
+
+impl Answering {
+    /// Lasts until this body of the response is sent.
+    pub fn until_sent<B>(self, body: B) -> Answer<B> {
+        Answer { body, _answering: self }
+    }
+}
+
+impl<B: Body + Unpin> Body for Answer<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -167,10 +205,16 @@ mod tests {
         let (mut client, server) = duplex(16);
         let mut server = heads.watch(server);
         pass(&mut client, &mut server).await;
-        let answering = heads.complete();
+        let answer = heads.complete(&"body".to_owned()).until_sent(String::new());
         pass(&mut client, &mut server).await;
         assert!(timeout(LONG, heads.until_late(LIMIT)).await.is_err(), "a body was arriving");
-        drop(answering);
+        drop(answer);
+        pass(&mut client, &mut server).await;
+        assert!(timeout(LONG, heads.until_late(LIMIT)).await.is_err(), "the rest of the body was arriving");
+        let answer = heads.complete(&String::new()).until_sent(String::new());
+        pass(&mut client, &mut server).await;
+        assert!(timeout(LONG, heads.until_late(LIMIT)).await.is_err(), "the answer was being sent");
+        drop(answer);
         assert!(timeout(LONG, heads.until_late(LIMIT)).await.is_err(), "the connection was idle");
         pass(&mut client, &mut server).await;
         timeout(DEADLINE, heads.until_late(LIMIT)).await.expect("the next head is late");

@@ -73,7 +73,7 @@ pub async fn serve<IO, F, B>(
 ) where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body + Send + 'static,
+    B: Body + Send + Unpin + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
@@ -82,13 +82,10 @@ pub async fn serve<IO, F, B>(
     let heads = Heads::default();
     let service = service_fn(|request: Request<Incoming>| {
         let two = request.version() == Version::HTTP_2;
+        let complete = heads.complete(request.body());
         let request = request.map(|body| if two { unread.watch(body) } else { RequestBody::http1(body) });
-        let (complete, answered) = (heads.complete(), answer(request, connection.answer()));
-        async move {
-            let answer = answered.await;
-            drop(complete);
-            Ok::<_, Infallible>(answer)
-        }
+        let answered = answer(request, connection.answer());
+        async move { Ok::<_, Infallible>(answered.await.map(|body| complete.until_sent(body))) }
     });
     let builder = http();
     let builder = match protocol {

@@ -1,11 +1,14 @@
 //! Reads everything of a control plane that has to survive its seed.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::{
     Client,
-    core::{GroupVersionKind, ObjectMeta},
+    core::{ApiResource, GroupVersionKind, ObjectMeta},
     discovery::pinned_kind,
 };
 use repot_api::names::{CARRY, PERSIST};
@@ -34,6 +37,33 @@ use crate::errors::is_not_found;
 const AT_ONCE: usize = 4;
 /// Type of Secrets that are issued anew in each cluster.
 const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
+
+/// A seed, and how many bytes of objects were read there.
+#[derive(Clone, Copy)]
+struct Seed<'a> {
+    client: &'a Client,
+    bytes: &'a AtomicUsize,
+}
+
+impl Seed<'_> {
+    async fn list(&self, kind: &SeedKind, namespace: &str, labels: Option<&str>) -> Result<Vec<RawJson>> {
+        let objects = list(self.client, kind, namespace, labels).await?;
+        let bytes = objects.iter().map(|object| object.get().len()).sum();
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(objects)
+    }
+
+    async fn get(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<RawJson>> {
+        let object = get(self.client, resource, namespace, name).await?;
+        self.bytes.fetch_add(object.as_ref().map_or(0, |object| object.get().len()), Ordering::Relaxed);
+        Ok(object)
+    }
+}
 
 /// What is read of every object.
 #[derive(Deserialize)]
@@ -81,14 +111,16 @@ struct Extensions {
 /// # Errors
 /// [`Error::Read`], [`Error::Malformed`], and [`Error::DanglingReference`] where a state refers to an object that is not there.
 pub async fn collect(seed: &Client, namespace: &str) -> Result<State> {
-    collect_parts(seed, namespace, Parts::ALL).await
+    Ok(collect_parts(seed, namespace, Parts::ALL).await?.0)
 }
 
-/// The same for parts of the state; the others are empty.
+/// The same for parts of the state; the others are empty. Gives also how many bytes of objects were read.
 ///
 /// # Errors
 /// As [`collect`].
-pub async fn collect_parts(seed: &Client, namespace: &str, parts: Parts) -> Result<State> {
+pub async fn collect_parts(seed: &Client, namespace: &str, parts: Parts) -> Result<(State, usize)> {
+    let bytes = AtomicUsize::new(0);
+    let seed = Seed { client: seed, bytes: &bytes };
     let mut state = State { secrets: persistent_secrets(seed, namespace).await?, ..State::default() };
     if parts.machines {
         state.machines = machines(seed, namespace).await?;
@@ -96,11 +128,11 @@ pub async fn collect_parts(seed: &Client, namespace: &str, parts: Parts) -> Resu
     if parts.objects {
         (state.extensions, state.resources) = objects(seed, namespace).await?;
     }
-    Ok(state)
+    Ok((state, bytes.into_inner()))
 }
 
 /// States of extension objects, and objects as a whole.
-async fn objects(seed: &Client, namespace: &str) -> Result<(Vec<ExtensionEntry>, Vec<ResourceEntry>)> {
+async fn objects(seed: Seed<'_>, namespace: &str) -> Result<(Vec<ExtensionEntry>, Vec<ResourceEntry>)> {
     let Extensions { entries: extensions, carried } = extensions(seed, namespace).await?;
     let mut resources = referenced(seed, namespace, &extensions).await?;
     let more = stream::iter(CARRIED_KINDS).map(|kind| carried_of(seed, namespace, kind)).buffered(AT_ONCE);
@@ -112,23 +144,23 @@ async fn objects(seed: &Client, namespace: &str) -> Result<(Vec<ExtensionEntry>,
     Ok((extensions, resources.into_values().collect()))
 }
 
-async fn persistent_secrets(seed: &Client, namespace: &str) -> Result<Vec<GardenerEntry>> {
-    let all = list(seed, &SECRET, namespace, Some(&format!("{PERSIST}=true"))).await?;
+async fn persistent_secrets(seed: Seed<'_>, namespace: &str) -> Result<Vec<GardenerEntry>> {
+    let all = seed.list(&SECRET, namespace, Some(&format!("{PERSIST}=true"))).await?;
     all.iter().map(secrets::entry).collect()
 }
 
-async fn machines(seed: &Client, namespace: &str) -> Result<Option<GardenerEntry>> {
+async fn machines(seed: Seed<'_>, namespace: &str) -> Result<Option<GardenerEntry>> {
     let objects = MachineObjects {
-        deployments: list(seed, &MACHINE_DEPLOYMENT, namespace, None).await?,
-        sets: list(seed, &MACHINE_SET, namespace, None).await?,
-        machines: list(seed, &MACHINE, namespace, None).await?,
+        deployments: seed.list(&MACHINE_DEPLOYMENT, namespace, None).await?,
+        sets: seed.list(&MACHINE_SET, namespace, None).await?,
+        machines: seed.list(&MACHINE, namespace, None).await?,
     };
     MachineState::of(&objects)?.entry()
 }
 
-async fn extensions(seed: &Client, namespace: &str) -> Result<Extensions> {
+async fn extensions(seed: Seed<'_>, namespace: &str) -> Result<Extensions> {
     let lists = stream::iter(EXTENSION_KINDS)
-        .map(|kind| async move { list(seed, &kind, namespace, None).await.map(|objects| (kind, objects)) })
+        .map(|kind| async move { seed.list(&kind, namespace, None).await.map(|objects| (kind, objects)) })
         .buffered(AT_ONCE);
     let mut lists = std::pin::pin!(lists);
     let mut found = Extensions::default();
@@ -162,7 +194,7 @@ fn extension(kind: &SeedKind, object: &RawJson) -> Result<Option<ExtensionEntry>
 }
 
 /// The BackupEntry of the control plane has no namespace; it is named by the namespace and by `status.uid` of the Shoot.
-async fn backup_entry(seed: &Client, namespace: &str) -> Result<Option<RawJson>> {
+async fn backup_entry(seed: Seed<'_>, namespace: &str) -> Result<Option<RawJson>> {
     #[derive(Deserialize)]
     struct Cluster {
         spec: ClusterSpec,
@@ -181,16 +213,16 @@ async fn backup_entry(seed: &Client, namespace: &str) -> Result<Option<RawJson>>
         #[serde(default)]
         uid: Option<String>,
     }
-    let Some(cluster) = get(seed, &CLUSTER.resource(), None, namespace).await? else { return Ok(None) };
+    let Some(cluster) = seed.get(&CLUSTER.resource(), None, namespace).await? else { return Ok(None) };
     let cluster: Cluster = cluster.decode().map_err(|_| Error::Malformed(format!("Cluster {namespace}")))?;
     let Some(uid) = cluster.spec.shoot.status.uid else { return Ok(None) };
-    get(seed, &BACKUP_ENTRY.resource(), None, &format!("{namespace}--{uid}")).await
+    seed.get(&BACKUP_ENTRY.resource(), None, &format!("{namespace}--{uid}")).await
 }
 
 type Resources = BTreeMap<(String, String, String), ResourceEntry>;
 
 /// Objects that states refer to, by their reference.
-async fn referenced(seed: &Client, namespace: &str, extensions: &[ExtensionEntry]) -> Result<Resources> {
+async fn referenced(seed: Seed<'_>, namespace: &str, extensions: &[ExtensionEntry]) -> Result<Resources> {
     let mut found = Resources::new();
     for extension in extensions {
         for CrossVersionObjectReference { api_version, kind, name } in
@@ -214,7 +246,7 @@ async fn referenced(seed: &Client, namespace: &str, extensions: &[ExtensionEntry
 }
 
 async fn reference(
-    seed: &Client,
+    seed: Seed<'_>,
     namespace: &str,
     api_version: &str,
     kind: &str,
@@ -225,7 +257,7 @@ async fn reference(
         None => {
             let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
             let wanted = GroupVersionKind::gvk(group, version, kind);
-            match pinned_kind(seed, &wanted).await {
+            match pinned_kind(seed.client, &wanted).await {
                 Ok((resource, _)) => resource,
                 Err(error) if is_not_found(&error) => return Ok(None),
                 Err(kube::Error::Discovery(_)) => return Ok(None),
@@ -233,13 +265,13 @@ async fn reference(
             }
         }
     };
-    let object = get(seed, &resource, Some(namespace), name).await?;
+    let object = seed.get(&resource, Some(namespace), name).await?;
     object.map(|object| carried::entry(&resource, name, &object)).transpose()
 }
 
 /// Objects of a kind that are carried.
-async fn carried_of(seed: &Client, namespace: &str, kind: SeedKind) -> Result<Vec<ResourceEntry>> {
-    let objects = list(seed, &kind, namespace, Some(&format!("{CARRY}=true"))).await?;
+async fn carried_of(seed: Seed<'_>, namespace: &str, kind: SeedKind) -> Result<Vec<ResourceEntry>> {
+    let objects = seed.list(&kind, namespace, Some(&format!("{CARRY}=true"))).await?;
     let entries = objects.iter().map(|object| carry(&kind, object));
     entries.filter_map(Result::transpose).collect()
 }

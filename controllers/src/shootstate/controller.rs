@@ -4,6 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, core::ObjectMeta};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::{
     sync::OnceCell,
@@ -79,22 +80,14 @@ struct Controller {
     context: Context,
     changes: Arc<Changes>,
     shoot_states: OnceCell<ShootStates>,
+    load: Mutex<Load>,
 }
 
-/// A synchronization that succeeded.
-#[derive(Clone, Copy, Debug, Default)]
-struct Done {
-    synced: Synced,
-    /// Bytes of the state in the seed, where all that is large in it was read.
-    size: Option<usize>,
-}
-
-/// The synchronizations that run.
+/// The synchronizations that run, and what each has written.
 #[derive(Default)]
 struct Running {
-    tasks: JoinSet<Option<Done>>,
+    tasks: JoinSet<Option<u32>>,
     names: HashMap<Id, String>,
-    load: Load,
 }
 
 /// A Shoot as the Cluster of its namespace has it.
@@ -122,13 +115,17 @@ pub async fn run(context: Context, stop: CancellationToken) {
     let watches = watches::start(&context.seed, &context.garden, &context.seed_name, &changes);
     let resync = context.timing.resync;
     let mut resync = interval_at(Instant::now() + resync, resync);
-    let controller =
-        Arc::new(Controller { context, changes: changes.clone(), shoot_states: OnceCell::new() });
+    let controller = Arc::new(Controller {
+        context,
+        changes: changes.clone(),
+        shoot_states: OnceCell::new(),
+        load: Mutex::default(),
+    });
     let mut running = Running::default();
     loop {
         running.start_due(&controller);
         controller.context.states.set_pending(changes.queue.lock().len());
-        let next = changes.queue.lock().next_due().filter(|_| running.load.has_room());
+        let next = changes.queue.lock().next_due().filter(|_| controller.load.lock().has_room());
         let due = async {
             match next {
                 Some(next) => sleep_until(next).await,
@@ -138,16 +135,16 @@ pub async fn run(context: Context, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => break,
             Some(ended) = running.tasks.join_next_with_id() => {
-                let (id, done) = ended.unwrap_or_else(|error| (error.id(), None));
-                let name = running.end(id, done);
-                let lag = changes.queue.lock().end(&name, done.is_some(), Instant::now());
-                let lag = lag.filter(|_| done.is_some_and(|done| done.synced.written > 0));
-                lag.into_iter().for_each(|lag| controller.context.states.count_lag(lag));
+                let (id, written) = ended.unwrap_or_else(|error| (error.id(), None));
+                let name = running.names.remove(&id).unwrap_or_default();
+                controller.load.lock().end(&name);
+                let lag = changes.queue.lock().end(&name, written.is_some(), Instant::now());
+                lag.filter(|_| written != Some(0)).into_iter().for_each(|lag| controller.context.states.count_lag(lag));
             }
             () = changes.woken.notified() => {}
             () = due => {}
             _ = resync.tick() => {
-                running.load.retain(|namespace| changes.has(namespace));
+                controller.load.lock().retain(|namespace| changes.has(namespace));
                 changes.touch_all();
             }
         }
@@ -157,7 +154,7 @@ pub async fn run(context: Context, stop: CancellationToken) {
 }
 
 /// Lets synchronizations end, and gives up those that do not: each writes by one request, which is carried out as a whole or not at all.
-async fn end(tasks: &mut JoinSet<Option<Done>>) {
+async fn end(tasks: &mut JoinSet<Option<u32>>) {
     let ended = async { while tasks.join_next().await.is_some() {} };
     if timeout(GRACE, ended).await.is_err() {
         tracing::warn!(controller = CONTROLLER, running = tasks.len(), "stopping, reconciles are given up");
@@ -167,27 +164,20 @@ async fn end(tasks: &mut JoinSet<Option<Done>>) {
 
 impl Running {
     fn start_due(&mut self, controller: &Arc<Controller>) {
-        while self.load.has_room() {
+        while controller.load.lock().has_room() {
             let due = controller.changes.queue.lock().start(Instant::now());
             let Some((namespace, parts)) = due else { return };
-            self.load.start(&namespace);
+            controller.load.lock().start(&namespace);
             let (controller, name) = (controller.clone(), namespace.clone());
             let task = self.tasks.spawn(async move { controller.reconcile(&namespace, parts).await });
             self.names.insert(task.id(), name);
         }
     }
-
-    /// Gives the namespace of what has ended.
-    fn end(&mut self, id: Id, done: Option<Done>) -> String {
-        let name = self.names.remove(&id).unwrap_or_default();
-        self.load.end(&name, done.and_then(|done| done.size));
-        name
-    }
 }
 
 impl Controller {
-    /// Synchronizes one Shoot, counted and logged; gives what was done, where it succeeded.
-    async fn reconcile(&self, namespace: &str, parts: Parts) -> Option<Done> {
+    /// Synchronizes one Shoot, counted and logged; gives the entries that were written, where it succeeded.
+    async fn reconcile(&self, namespace: &str, parts: Parts) -> Option<u32> {
         let running = self.context.metrics.start_reconcile(CONTROLLER);
         let outcome = match timeout(DEADLINE, self.sync(namespace, parts)).await {
             Ok(outcome) => outcome,
@@ -213,32 +203,33 @@ impl Controller {
         outcome.ok()
     }
 
-    async fn sync(&self, namespace: &str, parts: Parts) -> Result<Done> {
+    async fn sync(&self, namespace: &str, parts: Parts) -> Result<u32> {
         if !self.changes.has(namespace) {
-            return Ok(Done::default());
+            return Ok(0);
         }
-        let Some(shoot) = self.shoot_of(namespace).await? else { return Ok(Done::default()) };
+        let Some(shoot) = self.shoot_of(namespace).await? else { return Ok(0) };
         self.changes.locate(namespace, (shoot.namespace.clone(), shoot.name.clone()));
         let outcome = self.sync_shoot(&shoot, parts).await;
         match &outcome {
-            Ok(Done { synced: Synced { written: 0, .. }, .. }) => {}
-            Ok(Done { synced: Synced { written, .. }, .. }) => {
+            Ok(Synced { written: 0, .. }) => {}
+            Ok(Synced { written, .. }) => {
                 tracing::info!(controller = CONTROLLER, namespace, entries = written, "ShootState written");
             }
             Err(error) if error.is_conflict() => {}
             Err(error) => self.publish(&shoot, error).await,
         }
-        let done = outcome?;
-        self.context.states.count(&done.synced);
-        Ok(done)
+        let synced = outcome?;
+        self.context.states.count(&synced);
+        Ok(synced.written)
     }
 
-    async fn sync_shoot(&self, shoot: &ShootKey, parts: Parts) -> Result<Done> {
+    async fn sync_shoot(&self, shoot: &ShootKey, parts: Parts) -> Result<Synced> {
         if self.mode(shoot).await?.is_none() {
-            return Ok(Done::default());
+            return Ok(Synced::default());
         }
-        let wanted = collect_parts(&self.context.seed, &shoot.seed_namespace, parts).await?;
-        let size = parts.objects.then(|| wanted.size());
+        let (wanted, bytes) = collect_parts(&self.context.seed, &shoot.seed_namespace, parts).await?;
+        // Also where it cannot be written: it is held in memory all the same.
+        self.load.lock().learn(&shoot.seed_namespace, bytes, parts == Parts::ALL);
         if parts.objects {
             self.changes.refer(&shoot.seed_namespace, &wanted);
         }
@@ -247,9 +238,8 @@ impl Controller {
         // Asked again: the seed may have lost the Shoot meanwhile, and the namespace may have begun to go away. A seed that loses it
         // after this answer meets the resourceVersion of what the other seed has written.
         let mode = self.mode(shoot).await?.filter(|_| self.changes.has(&shoot.seed_namespace));
-        let Some(mode) = mode else { return Ok(Done { size, ..Done::default() }) };
-        let synced = shoot_states.write(shoot, wanted, mode, parts).await?;
-        Ok(Done { synced, size })
+        let Some(mode) = mode else { return Ok(Synced::default()) };
+        shoot_states.write(shoot, wanted, mode, parts).await
     }
 
     /// The Shoot whose control plane is in a namespace; `None` where gardenlet has not said so.

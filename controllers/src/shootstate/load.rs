@@ -5,15 +5,16 @@ use std::collections::HashMap;
 
 /// Synchronizations at a time, whatever their size.
 const MOST: usize = 16;
-/// Bytes of all states that are synchronized at a time. The last one that is started may exceed it.
+/// Bytes of all states that are synchronized at a time, as they count. The last one that is started may exceed it.
 const MOST_BYTES: usize = 32 << 20;
-/// Bytes that a state counts with whose size is not known yet.
-const UNKNOWN: usize = 8 << 20;
+/// A larger state counts with so many bytes, and one whose size is not known yet: so four of these run at a time, and one that hangs
+/// does not keep all others waiting.
+const COUNTED: usize = 8 << 20;
 
 /// The synchronizations that run, by the namespace of the control plane.
 #[derive(Debug, Default)]
 pub struct Load {
-    /// Size of each state when it was last read, in bytes.
+    /// What was read of each state in its seed, in bytes.
     sizes: HashMap<String, usize>,
     running: HashMap<String, usize>,
 }
@@ -27,16 +28,22 @@ impl Load {
 
     /// Records the start of a synchronization.
     pub fn start(&mut self, namespace: &str) {
-        let size = self.sizes.get(namespace).copied().unwrap_or(UNKNOWN);
-        self.running.insert(namespace.to_owned(), size);
+        let size = self.sizes.get(namespace).copied().unwrap_or(COUNTED);
+        self.running.insert(namespace.to_owned(), size.min(COUNTED));
     }
 
-    /// Records the end of a synchronization, and how many bytes the state has where it was read.
-    pub fn end(&mut self, namespace: &str, size: Option<usize>) {
-        self.running.remove(namespace);
-        if let Some(size) = size {
-            self.sizes.insert(namespace.to_owned(), size);
+    /// Records how many bytes were read of a state; of a part of it, the size is at least that.
+    pub fn learn(&mut self, namespace: &str, size: usize, is_whole: bool) {
+        let known = self.sizes.get(namespace).copied().filter(|_| !is_whole).unwrap_or(0);
+        // Nothing is known of the other parts of a state that was never read whole.
+        if is_whole || self.sizes.contains_key(namespace) {
+            self.sizes.insert(namespace.to_owned(), size.max(known));
         }
+    }
+
+    /// Records the end of a synchronization.
+    pub fn end(&mut self, namespace: &str) {
+        self.running.remove(namespace);
     }
 
     /// Forgets sizes of states that are gone.
@@ -60,22 +67,40 @@ mod tests {
         started
     }
 
+    fn after(size: usize, is_whole: bool) -> Load {
+        let mut load = Load::default();
+        for number in 0..40 {
+            let name = format!("a-{number}");
+            load.start(&name);
+            load.learn(&name, size, is_whole);
+            load.end(&name);
+        }
+        load
+    }
+
     #[test]
     fn small_states_are_synchronized_in_greater_number() {
-        let mut load = Load::default();
-        let started = fill(&mut load, "a");
-        assert_eq!(started.len(), MOST_BYTES / UNKNOWN, "sizes are not known");
-        started.iter().for_each(|name| load.end(name, Some(1 << 20)));
-        let all: Vec<String> = (0..40).map(|number| format!("a-{number}")).collect();
-        all.iter().for_each(|name| load.end(name, Some(1 << 20)));
-        assert_eq!(fill(&mut load, "a").len(), MOST);
-        all.iter().for_each(|name| load.end(name, Some(12 << 20)));
-        assert_eq!(fill(&mut load, "a").len(), 3);
-        // A size that was not read anew is the last one.
-        all.iter().for_each(|name| load.end(name, None));
-        assert_eq!(fill(&mut load, "a").len(), 3);
-        all.iter().for_each(|name| load.end(name, None));
-        load.retain(|_| false);
-        assert_eq!(fill(&mut load, "a").len(), MOST_BYTES / UNKNOWN);
+        assert_eq!(fill(&mut Load::default(), "a").len(), 4, "sizes are not known");
+        assert_eq!(fill(&mut after(1 << 20, true), "a").len(), MOST);
+        assert_eq!(fill(&mut after(4 << 20, true), "a").len(), 8);
+        assert_eq!(
+            fill(&mut after(40 << 20, true), "a").len(),
+            4,
+            "one that is large counts like one that is not known"
+        );
+        let mut forgotten = after(1 << 20, true);
+        forgotten.retain(|_| false);
+        assert_eq!(fill(&mut forgotten, "a").len(), 4);
+    }
+
+    #[test]
+    fn part_of_a_state_makes_it_no_smaller() {
+        assert_eq!(fill(&mut after(1, false), "a").len(), 4, "the other parts are not known");
+        let mut load = after(4 << 20, true);
+        (0..40).for_each(|number| load.learn(&format!("a-{number}"), 1, false));
+        assert_eq!(fill(&mut load, "a").len(), 8);
+        (0..40).for_each(|number| load.learn(&format!("a-{number}"), 8 << 20, false));
+        load.running.clear();
+        assert_eq!(fill(&mut load, "a").len(), 4);
     }
 }

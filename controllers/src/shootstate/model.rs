@@ -199,14 +199,6 @@ impl State {
         Ok(Self { secrets, machines: machines.into_iter().next(), extensions, resources })
     }
 
-    /// About how many bytes all entries have as JSON.
-    #[must_use]
-    pub fn size(&self) -> usize {
-        let gardener = self.secrets.iter().chain(&self.machines).map(Entry::size);
-        let others = self.extensions.iter().map(Entry::size).chain(self.resources.iter().map(Entry::size));
-        gardener.chain(others).sum()
-    }
-
     /// Gives `spec` of a ShootState with these entries.
     #[must_use]
     pub fn write(self) -> Spec {
