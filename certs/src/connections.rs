@@ -38,7 +38,7 @@ pub struct Limits {
     /// A connection on which a request succeeded, or none was sent yet, ends when it was idle for so long. Clients in Go end idle
     /// connections after 90 seconds, also one that they opened and had no use for. They do not repeat a POST whose connection ends.
     pub idle: Duration,
-    /// A connection on which no request succeeded ends when it was idle for so long.
+    /// A connection on which requests came and none succeeded ends when it was idle for so long.
     pub failed: Duration,
 }
 

@@ -59,9 +59,11 @@ fn operations(watch: &Watch) -> String {
         sorted.join(" ")
     };
     let all: Vec<String> = watch.matches.iter().map(|one| sorted(one.operations)).collect();
-    match all.iter().all(|one| *one == all[0]) {
-        true => all.into_iter().next().unwrap_or_default(),
-        false => {
+    let mut distinct = all.clone();
+    distinct.dedup();
+    match distinct.as_slice() {
+        [same] => same.clone(),
+        _ => {
             let resources = watch.matches.iter().map(|one| one.resources.join(", "));
             let each =
                 resources.zip(&all).map(|(resources, operations)| format!("{resources}: {operations}"));
