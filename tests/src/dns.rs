@@ -197,7 +197,8 @@ pub struct Wire {
 }
 
 impl Wire {
-    async fn start(target: SocketAddr) -> Result<Self> {
+    /// A wire to a server from a port of its own on 127.0.0.1.
+    pub async fn start(target: SocketAddr) -> Result<Self> {
         Self::start_at((Ipv4Addr::LOCALHOST, 0).into(), target).await
     }
 
@@ -206,6 +207,11 @@ impl Wire {
         let (address, fate) = (socket.local_addr()?, Arc::new(Mutex::new(Fate::Pass)));
         let task = tokio::spawn(carry(socket, target, fate.clone())).abort_handle();
         Ok(Self { address, fate, task })
+    }
+
+    /// Where datagrams go in.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// What happens to datagrams from now on.

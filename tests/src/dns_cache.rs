@@ -35,14 +35,19 @@ pub struct DnsCache {
 impl DnsCache {
     /// Starts one, and waits until it answers.
     pub async fn start(env: &TestEnv, server: &DnsServer, kind: Kind) -> Result<Self> {
-        let (port, dir) = (port::reserve()?, env.make_dir("dns-cache")?);
-        let zone = match kind {
+        let address = match kind {
             Kind::CoreDnsStale | Kind::UnboundExpired => server.address(),
             Kind::CoreDns | Kind::Unbound | Kind::UnboundAtLeast(_) => server.direct(),
         };
+        Self::start_for(env, (ZONE, address), kind).await
+    }
+
+    /// The same for a zone and the address of its server.
+    pub async fn start_for(env: &TestEnv, zone: (&str, SocketAddr), kind: Kind) -> Result<Self> {
+        let (port, dir) = (port::reserve()?, env.make_dir("dns-cache")?);
         let spec = match kind {
-            Kind::CoreDns => core_dns(&dir, port, zone, "")?,
-            Kind::CoreDnsStale => core_dns(&dir, port, zone, "\n    serve_stale 1h")?,
+            Kind::CoreDns => core_dns(&dir, port, zone.1, "")?,
+            Kind::CoreDnsStale => core_dns(&dir, port, zone.1, "\n    serve_stale 1h")?,
             Kind::Unbound => unbound(&dir, port, zone, "")?,
             Kind::UnboundAtLeast(ttl) => unbound(&dir, port, zone, &format!("cache-min-ttl: {ttl}"))?,
             Kind::UnboundExpired => {
@@ -66,20 +71,20 @@ impl DnsCache {
     }
 }
 
-fn core_dns(dir: &Path, port: u16, zone: SocketAddr, more: &str) -> Result<Spec> {
+fn core_dns(dir: &Path, port: u16, server: SocketAddr, more: &str) -> Result<Spec> {
     let file = dir.join("Corefile");
     // Without the last number it would keep answers for five seconds at least.
     let cache = format!("cache {{\n    success 9984 3600 0\n    denial 9984 3600 0{more}\n  }}");
     fs::write(
         &file,
-        format!(".:{port} {{\n  bind 127.0.0.1\n  errors\n  {cache}\n  forward . {zone}\n}}\n"),
+        format!(".:{port} {{\n  bind 127.0.0.1\n  errors\n  {cache}\n  forward . {server}\n}}\n"),
     )?;
     Ok(Spec::new("coredns", binaries::find("coredns")?).arg("-conf").arg(file))
 }
 
-fn unbound(dir: &Path, port: u16, zone: SocketAddr, more: &str) -> Result<Spec> {
+fn unbound(dir: &Path, port: u16, (zone, server): (&str, SocketAddr), more: &str) -> Result<Spec> {
     let file = dir.join("unbound.conf");
-    let (directory, ip, at) = (dir.display(), zone.ip(), zone.port());
+    let (directory, ip, at) = (dir.display(), server.ip(), server.port());
     // It answers for names below `test.` by itself if it is not told otherwise.
     let text = format!(
         "server:
@@ -94,13 +99,13 @@ fn unbound(dir: &Path, port: u16, zone: SocketAddr, more: &str) -> Result<Spec> 
   num-threads: 1
   module-config: iterator
   do-not-query-localhost: no
-  local-zone: {ZONE} nodefault
+  local-zone: {zone} nodefault
   local-zone: test nodefault
   {more}
 remote-control:
   control-enable: no
 stub-zone:
-  name: {ZONE}
+  name: {zone}
   stub-addr: {ip}@{at}
 "
     );

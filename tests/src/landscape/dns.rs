@@ -14,6 +14,7 @@ use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
 use super::dns_message::{self, Kind, Values};
+use crate::pods::OUTSIDE_IP;
 use crate::port;
 use crate::process::{Process, Spec};
 use crate::test_env::TestEnv;
@@ -24,7 +25,7 @@ const START_DEADLINE: Duration = Duration::from_secs(60);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const DATAGRAM: usize = 4096;
 
-/// A running server. It ends when it is dropped.
+/// A running server. It ends when it is dropped. Its zone names it at the address where Pods reach it.
 pub struct Dns {
     process: Process,
     resolver: Resolver,
@@ -50,14 +51,14 @@ impl Dns {
         let port = port::reserve()?;
         let serial = 1;
         let zone = format!(
-            "{ZONE}. 1 SOA ns.{ZONE}. nobody.{ZONE}. {serial} 3600 600 86400 1\n{ZONE}. 1 NS ns.{ZONE}.\nns.{ZONE}. 1 A 127.0.0.1\n"
+            "{ZONE}. 1 SOA ns.{ZONE}. nobody.{ZONE}. {serial} 3600 600 86400 1\n{ZONE}. 1 NS ns.{ZONE}.\nns.{ZONE}. 1 A {OUTSIDE_IP}\n"
         );
         fs::write(dir.path().join("zone"), zone)?;
         fs::write(dir.path().join("knot.conf"), configuration(dir.path(), port))?;
         let spec = Spec::new("knotd-internal", "knotd").arg("--config").arg(dir.path().join("knot.conf"));
         let process = Process::start(env, spec).context("knotd is missing: install it by `make tools`")?;
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let resolver = Resolver { server, next_id: Arc::new(AtomicU16::new(1)) };
+        let resolver = Resolver::new(server);
         let mut dns = Self { process, resolver, _dir: dir };
         let Self { process, resolver, .. } = &mut dns;
         let probe = async || {
@@ -118,6 +119,11 @@ impl Updater {
 }
 
 impl Resolver {
+    /// Asks a server.
+    pub fn new(server: SocketAddr) -> Self {
+        Self { server, next_id: Arc::new(AtomicU16::new(1)) }
+    }
+
     /// The addresses of a name; none when it does not exist in this type.
     ///
     /// Errors: when the server does not answer in time, or with another response code than 0.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::carry::{carried, issued_anew};
 use super::control_plane::{ControlPlane, DEADLINE, secret};
+use super::dns::ZONE;
 use super::extensions::OWNER_TTL;
 use super::seed::{STORAGE_CLASS, Seed};
 use crate::pki::{Leaf, Usage};
@@ -71,11 +72,11 @@ pub(super) fn etcds(plane: &ControlPlane, seed: &Seed) -> Vec<Value> {
     [(MAIN, main), (EVENTS, spec(EVENTS, 1))].map(|(name, spec)| carried(object(name, spec))).into()
 }
 
-/// As short as it can be while members answer in time on a machine that is busy: a query may take three seconds. The grace is the
+/// The zone's own server is asked: what resolvers of the seed have kept does not count. As short as it can be while members answer in time on a machine that is busy: a query may take three seconds. The grace is the
 /// least that the kind accepts for this timeout.
 fn owner_check(plane: &ControlPlane, seed: &Seed) -> Value {
     json!({
-        "name": plane.shoot.owner_domain(), "id": plane.owner_id(seed), "servers": [seed.dns_server()],
+        "name": plane.shoot.owner_domain(), "id": plane.owner_id(seed), "servers": [format!("ns:{ZONE}")],
         "dnsCacheTTL": format!("{OWNER_TTL}s"), "interval": "2s", "timeout": "4s", "grace": "15s",
     })
 }

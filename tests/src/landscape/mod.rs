@@ -18,6 +18,7 @@ mod kubernetes;
 mod load_balancer;
 pub mod machines;
 pub mod memory;
+pub mod names;
 pub mod node;
 mod pod_server;
 pub mod provider;

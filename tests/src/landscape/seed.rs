@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::cloud::{self, Cloud};
 use super::dns::Dns;
 use super::load_balancer::LoadBalancers;
+use super::names::SeedNames;
 use super::provider::{ProviderContext, Providers};
 use crate::garden::{Garden, GardenOptions};
 use crate::pods::{Image, Images, PodRunner, PodRunnerOptions};
@@ -51,6 +52,8 @@ pub struct Seed {
     store_address: SocketAddr,
     /// Where Pods reach the counting cloud.
     cloud_address: SocketAddr,
+    /// How its Pods resolve names of Shoots.
+    pub names: SeedNames,
     /// Where Pods reach the DNS server of Shoots.
     dns_address: SocketAddr,
     client: Client,
@@ -71,15 +74,15 @@ impl Seed {
         let options = GardenOptions { controller_manager: true, ..GardenOptions::default() };
         let cluster = Garden::start_with(env, options).await?;
         let zone = |zone: &str| BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), zone.to_owned())]);
+        let names = SeedNames::start(env, dns).await?;
         let nodes = ZONES.map(|at| (format!("{name}-{at}"), zone(at))).into();
-        let options = PodRunnerOptions { nodes, images: images()?, upstream_dns: None };
+        let options = PodRunnerOptions { nodes, images: images()?, upstream_dns: Some(names.cache()) };
         let runner = PodRunner::start(env, &cluster, options).await?;
         apply_kinds(&cluster).await?;
         let store = S3Server::start(env).await?;
         let (store_address, cloud_address) =
             (runner.expose(store.relay.port())?, runner.expose(cloud.port())?);
-        let dns_address = runner.expose_datagrams(dns.address().port())?;
-        runner.expose(dns.address().port())?;
+        let dns_address = runner.expose_dns((names.zone_port(), dns.address().port()))?;
         operator::start(&cluster, &[]).await?;
         let client = client_of(&cluster).await?;
         let seed = Self {
@@ -90,6 +93,7 @@ impl Seed {
             store,
             store_address,
             cloud_address,
+            names,
             dns_address,
             client,
             provider_context: provider_context.clone(),
@@ -111,12 +115,7 @@ impl Seed {
         *self.providers.lock() = None;
     }
 
-    /// Where Pods reach the DNS server of Shoots, as `address:port`, over UDP and TCP. It is the same in all seeds.
-    pub fn dns_server(&self) -> String {
-        self.dns_address.to_string()
-    }
-
-    /// Where Pods reach the DNS server of Shoots.
+    /// Where Pods reach the DNS server of Shoots, over UDP and TCP. It is the same in all seeds.
     pub fn dns_address(&self) -> SocketAddr {
         self.dns_address
     }

@@ -14,7 +14,7 @@
 //! **What is where.** Pods have addresses 10.101.0.0/16 (first node), 10.102.0.0/16 and so on, which only they can reach, over
 //! routes that a test may cut. They find kube-apiserver at `kubernetes.default.svc`, 10.0.0.1:443, as in any cluster, with the token
 //! of their service account; the names of Services and of Pods behind them (the head of `dns.rs` has the rule); and servers of this
-//! machine at 10.0.0.20 after [`PodRunner::expose`] or [`PodRunner::expose_datagrams`]. kube-apiserver and tests reach them on 127.0.0.1 after
+//! machine at 10.0.0.20 after [`PodRunner::expose`] or [`PodRunner::expose_dns`]. kube-apiserver and tests reach them on 127.0.0.1 after
 //! [`PodRunner::publish`]: for a webhook register that port with a Service of type ExternalName to `localhost`. Output is under
 //! the env, in `pods/<namespace>.<pod>.<uid>/<container>`; `kubectl logs` and `exec` are not served.
 //!
@@ -70,12 +70,14 @@ pub use image::{Image, Images};
 use node::NodeSpec;
 use root::Mount;
 use roster::Roster;
-pub use wire::Cut;
-use wire::{API_IP, DNS_IP, OUTSIDE_IP, Wire};
+use wire::{API_IP, DNS_IP, Wire};
+pub use wire::{Cut, OUTSIDE_IP};
 
 /// The provisioner that StorageClasses name. `parameters: {quota: enforced}` gives volumes that are full at their size.
 pub const PROVISIONER: &str = "testbed.repot.dev/directory";
 
+/// Where name servers answer.
+const DNS_PORT: u16 = 53;
 const START_DEADLINE: Duration = Duration::from_secs(60);
 
 /// What kind of nodes to run.
@@ -173,13 +175,15 @@ impl PodRunner {
         Ok(address)
     }
 
-    /// The same over UDP: each datagram gets one answer, within five seconds.
-    pub fn expose_datagrams(&self, port: u16) -> Result<SocketAddr> {
-        let address = SocketAddr::from((OUTSIDE_IP, port));
+    /// Lets Pods reach a DNS server of 127.0.0.1 at port 53: over UDP that of the first port, whose datagrams get one answer each within
+    /// five seconds, and over TCP that of the second.
+    pub fn expose_dns(&self, (udp, tcp): (u16, u16)) -> Result<SocketAddr> {
+        let address = SocketAddr::from((OUTSIDE_IP, DNS_PORT));
         let socket = self.ground.wire.within(move || std::net::UdpSocket::bind(address))?;
         socket.set_nonblocking(true)?;
-        let target = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        self.spawn(dns::relay(UdpSocket::from_std(socket)?, target));
+        self.spawn(dns::relay(UdpSocket::from_std(socket)?, (Ipv4Addr::LOCALHOST, udp).into()));
+        let listener = self.ground.listen(address)?;
+        self.spawn(gate::relay(listener, move || TcpStream::connect((Ipv4Addr::LOCALHOST, tcp))));
         Ok(address)
     }
 

@@ -32,7 +32,7 @@ pub(super) const API_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// Where pods find names.
 pub(super) const DNS_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 10);
 /// Where pods find servers of the machine that a test lets them see.
-pub(super) const OUTSIDE_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 20);
+pub const OUTSIDE_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 20);
 /// The second number in the addresses of the first node.
 const FIRST_NODE: u8 = 101;
 pub(super) const MAX_NODES: usize = 100;

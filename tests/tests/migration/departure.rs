@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use futures::future::try_join_all;
 use repot_etcd::snapshot::changes::{Change, changes};
 use repot_etcd::snapshot::store::{Environment, Store};
 use repot_etcd_core::snapshot::Revision;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use super::faulty_seed::{Fault, FaultySeed};
 use super::forced::{SOURCE_STOPPED, force, until_state_is_stored};
 use super::story::{self, DEADLINE};
-use super::world::World;
+use super::world::{Workload, World};
 use super::writer::{self, Writer};
 
 const SOURCE: &str = "source-";
@@ -31,38 +32,28 @@ pub struct Departure<'a> {
     pub fault: Fault,
 }
 
-/// The control plane leaves a seed with a fault, which goes on with its work as far as it can; then the fault ends. Fails where the source
-/// acknowledges a write after the destination, where a write is neither stored nor reported as lost, or where the workload changes.
-pub async fn leave(departure: &Departure<'_>) -> Result<()> {
-    let Departure { world, seeds, fault, .. } = *departure;
-    let before = world.workload().await?;
-    until_state_is_stored(world).await?;
-    until_workload_is_stored(world, seeds.0).await?;
-    let source = world.landscape.seed(seeds.0)?;
-    let at_source = world.shoot.control_plane.api_at(source).await?;
-    let at_source = Writer::start_with(at_source, &departure.prefix(SOURCE));
-    until("some writes", DEADLINE, async || {
-        let count = at_source.acknowledged().len();
-        ensure!(count > 20, "{count} were acknowledged");
-        Ok(())
-    })
-    .await?;
+/// What a departure has to be judged by: what was there before, and who writes at the source.
+struct Before {
+    workload: Workload,
+    at_source: Writer,
+}
 
-    let faulty = FaultySeed::new(world, seeds.0, fault).await?;
+/// Control planes leave a seed with a fault, all at a time, which goes on with its work as far as it can; then the fault ends. All of them
+/// have the same seeds and fault. Fails where a source acknowledges a write after the destination, where a write is neither stored nor
+/// reported as lost, or where the workload changes.
+pub async fn leave(all: &[Departure<'_>]) -> Result<()> {
+    let worlds: Vec<&World> = all.iter().map(|one| one.world).collect();
+    let Some(&Departure { seeds, fault, .. }) = all.first() else { return Ok(()) };
+    let before = try_join_all(all.iter().map(Departure::prepare)).await?;
+    let faulty = FaultySeed::new(&worlds, seeds.0, fault).await?;
     // What tests share is healed, however this ends.
-    let moved = departure.move_away().await;
-    faulty.heal(world).await?;
+    let moved = try_join_all(all.iter().map(Departure::move_away)).await;
+    faulty.heal(&worlds).await?;
     let at_destination = moved?;
-    until("the source to be removed", DEADLINE, async || world.ensure_gone(seeds.0).await).await?;
-    ensure_one_side_at_a_time(fault, &at_source, &at_destination)?;
-    departure.ensure_nothing_is_unaccounted_for(&at_source).await?;
-    // The client goes on: what it writes after this the list may not hold.
-    let acknowledged = at_destination.acknowledged();
-    let stored = writer::stored_with(&world.api()?, &departure.prefix(DESTINATION)).await?;
-    let lost: Vec<_> = acknowledged.difference(&stored).copied().collect();
-    ensure!(lost.is_empty(), "{lost:?} of the destination are lost");
-    ensure!(world.workload().await? == before, "the workload has changed");
-    Ok(())
+    let judged = all.iter().zip(&before).zip(&at_destination);
+    try_join_all(judged.map(|((one, before), at_destination)| one.judge(before, at_destination)))
+        .await
+        .map(drop)
 }
 
 /// Waits until a snapshot in the bucket of the source holds what has to be the same afterwards.
@@ -96,6 +87,38 @@ fn ensure_one_side_at_a_time(fault: Fault, source: &Writer, destination: &Writer
 }
 
 impl Departure<'_> {
+    /// Waits until the source has stored what has to be there afterwards, and starts to write to it.
+    async fn prepare(&self) -> Result<Before> {
+        let workload = self.world.workload().await?;
+        until_state_is_stored(self.world).await?;
+        until_workload_is_stored(self.world, self.seeds.0).await?;
+        let source = self.world.landscape.seed(self.seeds.0)?;
+        let api = self.world.shoot.control_plane.api_at(source).await?;
+        let at_source = Writer::start_with(api, &self.prefix(SOURCE));
+        until("some writes", DEADLINE, async || {
+            let count = at_source.acknowledged().len();
+            ensure!(count > 20, "{count} were acknowledged");
+            Ok(())
+        })
+        .await?;
+        Ok(Before { workload, at_source })
+    }
+
+    /// Waits until the source is gone, and judges what both sides have acknowledged.
+    async fn judge(&self, before: &Before, at_destination: &Writer) -> Result<()> {
+        let &Self { world, seeds, fault, .. } = self;
+        until("the source to be removed", DEADLINE, async || world.ensure_gone(seeds.0).await).await?;
+        ensure_one_side_at_a_time(fault, &before.at_source, at_destination)?;
+        self.ensure_nothing_is_unaccounted_for(&before.at_source).await?;
+        // The client goes on: what it writes after this the list may not hold.
+        let acknowledged = at_destination.acknowledged();
+        let stored = writer::stored_with(&world.api()?, &self.prefix(DESTINATION)).await?;
+        let lost: Vec<_> = acknowledged.difference(&stored).copied().collect();
+        ensure!(lost.is_empty(), "{lost:?} of the destination are lost");
+        ensure!(world.workload().await? == before.workload, "the workload has changed");
+        Ok(())
+    }
+
     fn prefix(&self, side: &str) -> String {
         format!("{}-{side}", self.name)
     }

@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use repot_tests::dns::Fate;
 use repot_tests::landscape::seed::Seed;
 use repot_tests::pods::Cut;
 use tokio::time::sleep;
 
 use super::world::World;
 
+/// How late answers of the zone are. An agent waits for four seconds.
+const LATE: Duration = Duration::from_millis(2500);
 /// How long an answer of DNS stays away, and how long it comes, while the network flaps.
 const FLAP: Duration = Duration::from_secs(4);
 
@@ -27,6 +30,10 @@ pub enum Fault {
     Everything,
     /// DNS, a few seconds at a time.
     FlappingDns,
+    /// Answers of the zone come late, and just in time for who asked.
+    SlowDns,
+    /// Its Pods get no answers from the zone, while the cache of the seed goes on to answer with the owner record of before.
+    StaleDns,
     /// Its kube-apiserver stands still.
     ApiServer,
     /// Its kube-apiserver and all Pods of the Shoot stand still.
@@ -36,12 +43,14 @@ pub enum Fault {
 }
 
 /// All faults that there are.
-pub const ALL: [Fault; 8] = [
+pub const ALL: [Fault; 10] = [
     Fault::Dns,
     Fault::Bucket,
     Fault::DnsAndBucket,
     Fault::Everything,
     Fault::FlappingDns,
+    Fault::SlowDns,
+    Fault::StaleDns,
     Fault::ApiServer,
     Fault::StandsStill,
     Fault::Killed,
@@ -50,10 +59,14 @@ pub const ALL: [Fault; 8] = [
 /// A seed with a fault, until [`FaultySeed::heal`].
 pub struct FaultySeed {
     name: String,
+    fault: Fault,
     cuts: Vec<Cut>,
     flaps: Option<Flapping>,
     is_paused: bool,
-    frozen: Vec<(String, String)>,
+    /// Containers that stand still, of each Shoot.
+    frozen: Vec<Vec<(String, String)>>,
+    /// What the cache of the seed says of each owner record, while it is stale.
+    stale: Vec<(String, Vec<String>)>,
 }
 
 struct Flapping {
@@ -62,69 +75,115 @@ struct Flapping {
 }
 
 impl FaultySeed {
-    /// Brings the fault about.
-    pub async fn new(world: &World, name: &str, fault: Fault) -> Result<Self> {
-        let seed = world.landscape.seed(name)?;
-        let (dns, bucket) = (seed.dns_address(), seed.store_address());
+    /// Brings the fault about, for Shoots of one landscape that are there.
+    pub async fn new(worlds: &[&World], name: &str, fault: Fault) -> Result<Self> {
         let mut faulty = Self {
             name: name.to_owned(),
+            fault,
             cuts: Vec::new(),
             flaps: None,
             is_paused: false,
             frozen: Vec::new(),
+            stale: Vec::new(),
         };
-        match fault {
-            Fault::Dns => faulty.cuts.push(seed.runner.cut_server(dns).await?),
-            Fault::Bucket => faulty.cuts.push(seed.runner.cut_server(bucket).await?),
-            Fault::DnsAndBucket => {
-                faulty.cuts.push(seed.runner.cut_server(dns).await?);
-                faulty.cuts.push(seed.runner.cut_server(bucket).await?);
-            }
-            Fault::Everything => faulty.cuts.push(seed.runner.cut_servers().await?),
-            Fault::FlappingDns => faulty.flaps = Some(flap(world, name)),
-            Fault::ApiServer | Fault::StandsStill | Fault::Killed => {
-                faulty.stop(world, seed, fault).await?;
-            }
-        }
+        faulty.begin(worlds).await?;
         Ok(faulty)
     }
 
-    async fn stop(&mut self, world: &World, seed: &Seed, fault: Fault) -> Result<()> {
-        let containers = world.containers(&self.name).await?;
+    async fn begin(&mut self, worlds: &[&World]) -> Result<()> {
+        let Some(world) = worlds.first() else { return Ok(()) };
+        let seed = world.landscape.seed(&self.name)?;
+        let (dns, bucket) = (seed.dns_address(), seed.store_address());
+        match self.fault {
+            Fault::Dns => self.cuts.push(seed.runner.cut_server(dns).await?),
+            Fault::Bucket => self.cuts.push(seed.runner.cut_server(bucket).await?),
+            Fault::DnsAndBucket => {
+                self.cuts.push(seed.runner.cut_server(dns).await?);
+                self.cuts.push(seed.runner.cut_server(bucket).await?);
+            }
+            Fault::Everything => self.cuts.push(seed.runner.cut_servers().await?),
+            Fault::FlappingDns => self.flaps = Some(flap(world, &self.name)),
+            Fault::SlowDns => seed.names.set_zone(Fate::Late(LATE)),
+            Fault::StaleDns => self.deceive(worlds, seed).await?,
+            Fault::ApiServer | Fault::StandsStill | Fault::Killed => self.stop(worlds, seed).await?,
+        }
+        Ok(())
+    }
+
+    /// The cache of the seed learns the owner records, and then nothing more.
+    async fn deceive(&mut self, worlds: &[&World], seed: &Seed) -> Result<()> {
+        for world in worlds {
+            let record = world.name().owner_domain();
+            let texts = seed.names.resolver_of_cache().texts(&record).await?;
+            ensure!(texts.len() == 1, "{record} has {texts:?}");
+            self.stale.push((record, texts));
+        }
+        seed.names.cut_cache(true);
+        self.cuts.push(seed.runner.cut_server(seed.dns_address()).await?);
+        Ok(())
+    }
+
+    async fn stop(&mut self, worlds: &[&World], seed: &Seed) -> Result<()> {
+        let mut containers = Vec::new();
+        for world in worlds {
+            containers.push(world.containers(&self.name).await?);
+        }
         seed.cluster.apiserver_process().pause();
         self.is_paused = true;
-        match fault {
-            Fault::StandsStill => {
-                world.freeze(&self.name, &containers, true)?;
-                self.frozen = containers;
+        for (world, containers) in worlds.iter().zip(&containers) {
+            match self.fault {
+                Fault::StandsStill => world.freeze(&self.name, containers, true)?,
+                Fault::Killed => kill(world, seed, containers)?,
+                _ => {}
             }
-            Fault::Killed => {
-                for (pod, container) in &containers {
-                    seed.runner.kill(&world.name().technical_id(), pod, container)?;
-                }
-            }
-            Fault::Dns | Fault::Bucket | Fault::DnsAndBucket | Fault::Everything => {}
-            Fault::FlappingDns | Fault::ApiServer => {}
+        }
+        if self.fault == Fault::StandsStill {
+            self.frozen = containers;
         }
         Ok(())
     }
 
     /// Ends the fault, whatever it is.
-    pub async fn heal(self, world: &World) -> Result<()> {
+    ///
+    /// Errors: also when a cache that should have been stale was not.
+    pub async fn heal(self, worlds: &[&World]) -> Result<()> {
+        let Some(world) = worlds.first() else { return Ok(()) };
         let seed = world.landscape.seed(&self.name)?;
         if let Some(flaps) = self.flaps {
             flaps.is_over.store(true, Ordering::Relaxed);
             flaps.task.await??;
         }
+        seed.names.set_zone(Fate::Pass);
+        let deceived = deceived(seed, &self.stale).await;
+        seed.names.cut_cache(false);
         for cut in self.cuts {
             seed.runner.heal(cut).await?;
         }
-        world.freeze(&self.name, &self.frozen, false)?;
+        for (world, frozen) in worlds.iter().zip(&self.frozen) {
+            world.freeze(&self.name, frozen, false)?;
+        }
         if self.is_paused {
             seed.cluster.apiserver_process().resume();
         }
-        Ok(())
+        deceived
     }
+}
+
+fn kill(world: &World, seed: &Seed, containers: &[(String, String)]) -> Result<()> {
+    let namespace = world.name().technical_id();
+    containers.iter().try_for_each(|(pod, container)| seed.runner.kill(&namespace, pod, container))
+}
+
+/// Fails unless the cache of the seed says what it said before.
+async fn deceived(seed: &Seed, stale: &[(String, Vec<String>)]) -> Result<()> {
+    for (record, before) in stale {
+        let texts = seed.names.resolver_of_cache().texts(record).await?;
+        ensure!(
+            texts == *before,
+            "the cache has learnt that {record} is {texts:?}, and no longer {before:?}"
+        );
+    }
+    Ok(())
 }
 
 fn flap(world: &World, name: &str) -> Flapping {

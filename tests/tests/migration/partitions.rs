@@ -9,7 +9,7 @@ use super::world::{SEEDS, World, run, small};
 
 async fn leave(env: &TestEnv, name: &str, fault: Fault) -> Result<()> {
     let world = World::create(env, name, small()).await?;
-    departure::leave(&Departure { world: &world, name: "move", seeds: SEEDS, fault }).await?;
+    departure::leave(&[Departure { world: &world, name: "move", seeds: SEEDS, fault }]).await?;
     world.stop(SEEDS.1).await
 }
 
@@ -38,6 +38,20 @@ fn seed_that_is_cut_off_from_dns_and_its_bucket_stops_by_itself_and_reports_late
 #[ignore = "minutes, in make soak"]
 fn seed_that_is_cut_off_from_everything_but_its_clients_stops_by_itself() {
     run(async |env| leave(env, "tau", Fault::Everything).await);
+}
+
+/// An answer of the zone that is late says who is the owner all the same.
+#[test]
+#[ignore = "minutes, in make soak"]
+fn seed_whose_dns_is_slow_stops_when_it_hears_of_the_new_owner() {
+    run(async |env| leave(env, "phi", Fault::SlowDns).await);
+}
+
+/// The cache of the seed answers for an hour that the source is the owner. The agent asks the zone itself.
+#[test]
+#[ignore = "minutes, in make soak"]
+fn seed_whose_cache_goes_on_to_name_it_as_owner_stops_by_itself() {
+    run(async |env| leave(env, "chi", Fault::StaleDns).await);
 }
 
 #[test]
