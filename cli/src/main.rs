@@ -8,6 +8,7 @@ mod dev;
 mod etcd_agent;
 mod example;
 mod high_water;
+mod history;
 mod kubeconfig;
 mod limits;
 mod logging;
@@ -46,6 +47,7 @@ enum Role {
     EtcdAgent(Box<etcd_agent::Flags>),
     Controllers(controllers::Flags),
     Owner(owner::Flags),
+    History(history::Flags),
     WatchdogProxy(watchdog_proxy::Flags),
     Example(example::Flags),
 }
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
             Role::EtcdAgent(flags) => etcd_agent::run(*flags).await,
             Role::Controllers(flags) => controllers::run(flags).await.map(|()| ExitCode::SUCCESS),
             Role::Owner(flags) => owner::run(flags).await,
+            Role::History(flags) => history::run(flags).await,
             Role::WatchdogProxy(flags) => watchdog_proxy::run(flags).await.map(|()| ExitCode::SUCCESS),
             Role::Example(flags) => example::run(flags).map(|()| ExitCode::SUCCESS),
         }

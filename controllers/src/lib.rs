@@ -7,6 +7,7 @@
 //! | [`workflow`] | EtcdBackup, EtcdRestore and EtcdMigration into steps on a HostedEtcd |
 //! | [`migration`] | ControlPlaneMigration into steps on a garden and two seeds |
 //! | [`owner`] | what a person asks of an owner record into answers and changes |
+//! | [`history`] | migrations of a Shoot into text for a person |
 //! | [`flow`] | what the plan decides of any flow into records and effects |
 //! | [`election`] | one of several processes the one that acts |
 //! | [`reconciler`] | all controllers into measured, logged and retried reconciles |
@@ -26,6 +27,7 @@ mod errors;
 pub mod etcd;
 pub mod events;
 pub mod flow;
+pub mod history;
 pub mod local_stores;
 pub mod members;
 pub mod metrics;

@@ -16,6 +16,8 @@ use crate::{port, repot};
 const GARDEN: &str = "garden-kubeconfig";
 /// Namespace in the garden with a ServiceAccount for each seed.
 const SEEDS: &str = "repot-seeds";
+/// Longer than any test: nobody renews tokens here.
+const TOKEN_LIFE: &str = "48h";
 const MOUNT: &str = "/etc/garden";
 
 /// Starts the controller of the garden as its ServiceAccount, with further flags, and waits until it is ready.
@@ -62,7 +64,8 @@ pub async fn start_in_seed(garden: &GardenCluster, seed: &Seed) -> Result<()> {
 
 /// The way in to the garden for one of its ServiceAccounts.
 async fn access(garden: &GardenCluster, namespace: &str, account: &str) -> Result<Access> {
-    let token = garden.cluster.kubectl(["create", "token", account, "-n", namespace]).await?.text()?;
+    let create = ["create", "token", account, "-n", namespace, "--duration", TOKEN_LIFE];
+    let token = garden.cluster.kubectl(create).await?.text()?;
     Ok(garden.cluster.admin().with(Credential::Token(token.trim().to_owned())))
 }
 

@@ -2,6 +2,7 @@
 //! known what each side has acknowledged, and when.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::try_join_all;
@@ -10,6 +11,7 @@ use repot_etcd::snapshot::store::{Environment, Store};
 use repot_etcd_core::snapshot::Revision;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::faulty_seed::{Fault, FaultySeed};
 use super::forced::{SOURCE_STOPPED, force, until_state_is_stored};
@@ -30,6 +32,8 @@ pub struct Departure<'a> {
     pub seeds: (&'a str, &'a str),
     /// What is wrong with the first.
     pub fault: Fault,
+    /// How long that lasts at least, from its beginning on.
+    pub lasts: Duration,
 }
 
 /// What a departure has to be judged by: what was there before, and who writes at the source.
@@ -43,11 +47,15 @@ struct Before {
 /// reported as lost, or where the workload changes.
 pub async fn leave(all: &[Departure<'_>]) -> Result<()> {
     let worlds: Vec<&World> = all.iter().map(|one| one.world).collect();
-    let Some(&Departure { seeds, fault, .. }) = all.first() else { return Ok(()) };
+    let Some(&Departure { seeds, fault, lasts, .. }) = all.first() else { return Ok(()) };
     let before = try_join_all(all.iter().map(Departure::prepare)).await?;
+    let begun = Instant::now();
     let faulty = FaultySeed::new(&worlds, seeds.0, fault).await?;
     // What tests share is healed, however this ends.
     let moved = try_join_all(all.iter().map(Departure::move_away)).await;
+    let lasts = if moved.is_ok() { lasts } else { Duration::ZERO };
+    // The fault is what lasts; nothing is waited for.
+    sleep(lasts.saturating_sub(begun.elapsed())).await;
     faulty.heal(&worlds).await?;
     let at_destination = moved?;
     let judged = all.iter().zip(&before).zip(&at_destination);
@@ -125,7 +133,7 @@ impl Departure<'_> {
 
     /// Moves it, and gives the client that writes at the destination.
     async fn move_away(&self) -> Result<Writer> {
-        let &Self { world, name, seeds, fault } = self;
+        let &Self { world, name, seeds, fault, .. } = self;
         force(world, name, seeds).await?;
         story::annotate(world, name, &json!({SOURCE_STOPPED: seeds.0})).await?;
         story::until_started(world, name, ("destination", "EtcdServes")).await?;

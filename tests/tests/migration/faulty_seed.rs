@@ -38,12 +38,14 @@ pub enum Fault {
     ApiServer,
     /// Its kube-apiserver and all Pods of the Shoot stand still.
     StandsStill,
+    /// Its kube-apiserver and all Pods of the Shoot stand still; when the fault ends the Pods are killed, and start again.
+    Off,
     /// Its kube-apiserver stands still, and all Pods of the Shoot are killed at once, and start again.
     Killed,
 }
 
 /// All faults that there are.
-pub const ALL: [Fault; 10] = [
+pub const ALL: [Fault; 11] = [
     Fault::Dns,
     Fault::Bucket,
     Fault::DnsAndBucket,
@@ -53,6 +55,7 @@ pub const ALL: [Fault; 10] = [
     Fault::StaleDns,
     Fault::ApiServer,
     Fault::StandsStill,
+    Fault::Off,
     Fault::Killed,
 ];
 
@@ -105,7 +108,9 @@ impl FaultySeed {
             Fault::FlappingDns => self.flaps = Some(flap(world, &self.name)),
             Fault::SlowDns => seed.names.set_zone(Fate::Late(LATE)),
             Fault::StaleDns => self.deceive(worlds, seed).await?,
-            Fault::ApiServer | Fault::StandsStill | Fault::Killed => self.stop(worlds, seed).await?,
+            Fault::ApiServer | Fault::StandsStill | Fault::Off | Fault::Killed => {
+                self.stop(worlds, seed).await?
+            }
         }
         Ok(())
     }
@@ -132,12 +137,12 @@ impl FaultySeed {
         self.is_paused = true;
         for (world, containers) in worlds.iter().zip(&containers) {
             match self.fault {
-                Fault::StandsStill => world.freeze(&self.name, containers, true)?,
+                Fault::StandsStill | Fault::Off => world.freeze(&self.name, containers, true)?,
                 Fault::Killed => kill(world, seed, containers)?,
                 _ => {}
             }
         }
-        if self.fault == Fault::StandsStill {
+        if matches!(self.fault, Fault::StandsStill | Fault::Off) {
             self.frozen = containers;
         }
         Ok(())
@@ -160,7 +165,10 @@ impl FaultySeed {
             seed.runner.heal(cut).await?;
         }
         for (world, frozen) in worlds.iter().zip(&self.frozen) {
-            world.freeze(&self.name, frozen, false)?;
+            match self.fault {
+                Fault::Off => kill(world, seed, frozen)?,
+                _ => world.freeze(&self.name, frozen, false)?,
+            }
         }
         if self.is_paused {
             seed.cluster.apiserver_process().resume();

@@ -1,5 +1,7 @@
 //! Forced migrations from a seed that is cut off from what the destination sees of it, and goes on as far as it can.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use repot_tests::TestEnv;
 
@@ -7,9 +9,17 @@ use super::departure::{self, Departure};
 use super::faulty_seed::Fault;
 use super::world::{SEEDS, World, run, small};
 
+/// How long a seed is off until it is started again.
+const HOUR: Duration = Duration::from_secs(3600);
+
 async fn leave(env: &TestEnv, name: &str, fault: Fault) -> Result<()> {
+    leave_for(env, name, fault, Duration::ZERO).await
+}
+
+/// The same where the fault lasts for some time at least.
+async fn leave_for(env: &TestEnv, name: &str, fault: Fault, lasts: Duration) -> Result<()> {
     let world = World::create(env, name, small()).await?;
-    departure::leave(&[Departure { world: &world, name: "move", seeds: SEEDS, fault }]).await?;
+    departure::leave(&[Departure { world: &world, name: "move", seeds: SEEDS, fault, lasts }]).await?;
     world.stop(SEEDS.1).await
 }
 
@@ -58,4 +68,11 @@ fn seed_whose_cache_goes_on_to_name_it_as_owner_stops_by_itself() {
 #[ignore = "minutes, in make soak"]
 fn seed_whose_dns_comes_and_goes_never_serves_beside_the_destination() {
     run(async |env| leave(env, "upsilon", Fault::FlappingDns).await);
+}
+
+/// By then, Leases have ended, and what its API server has kept is old.
+#[test]
+#[ignore = "an hour, in make soak"]
+fn seed_that_is_started_again_an_hour_later_serves_nothing_and_is_removed() {
+    run(async |env| leave_for(env, "psi", Fault::Off, HOUR).await);
 }

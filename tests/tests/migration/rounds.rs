@@ -1,5 +1,7 @@
 //! Many forced migrations there and back, of several Shoots at a time, each round from a seed with a fault that is drawn.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
 use futures::future::try_join_all;
 use repot_tests::{TestEnv, pki};
@@ -40,7 +42,10 @@ async fn create(env: &TestEnv, number: usize) -> Result<World> {
 
 async fn leave(worlds: &[World], round: usize, seeds: (&str, &str), fault: Fault) -> Result<()> {
     let name = format!("round-{round}");
-    let all: Vec<_> = worlds.iter().map(|world| Departure { world, name: &name, seeds, fault }).collect();
+    let all: Vec<_> = worlds
+        .iter()
+        .map(|world| Departure { world, name: &name, seeds, fault, lasts: Duration::ZERO })
+        .collect();
     departure::leave(&all).await
 }
 

@@ -1,0 +1,76 @@
+//! `repot history`: the migrations that a Shoot has been through.
+
+use std::{io::Write, path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use repot_controllers::history;
+
+/// Show the migrations that a Shoot has been through: outage, loss, and what a late snapshot holds.
+///
+/// The oldest comes first. After a forced migration the seed that was dead may come back and store a final snapshot that is too late: this
+/// says which keys it holds that the destination does not, by name and without values.
+/// Exit codes: 0 done, also where there is no migration; 1 failure; 2 bad usage.
+///
+///     repot history alpha -n garden-dev --kubeconfig garden.yaml
+///     kubectl repot history alpha -n garden-dev --output json
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Flags {
+    /// Name of the Shoot
+    #[arg(value_name = "SHOOT")]
+    shoot: String,
+    /// kubeconfig of the garden [default: as kubectl finds it]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Namespace of the Shoot [default: that of the context]
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    /// Form of the answer
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+    /// Names of keys that are shown of a late snapshot; the migration holds 100 of them at most
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    keys: usize,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+/// Prints the migrations.
+pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
+    let client = connect(&flags).await?;
+    let namespace = flags.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
+    let found = history::read(&client, &namespace, &flags.shoot).await;
+    let found = found.with_context(|| format!("failed to read the migrations of {namespace}"))?;
+    let text = match flags.output {
+        Output::Json => serde_json::to_string_pretty(&found)? + "\n",
+        Output::Text => history::text(&found, flags.keys),
+    };
+    std::io::stdout().write_all(text.as_bytes()).context("failed to write to standard output")?;
+    if found.is_empty() {
+        eprintln!("repot: no migration of Shoot {} in namespace {namespace}", flags.shoot);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn connect(flags: &Flags) -> anyhow::Result<kube::Client> {
+    let options = KubeConfigOptions { context: flags.context.clone(), ..KubeConfigOptions::default() };
+    let config = match &flags.kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path);
+            let file = file.with_context(|| format!("failed to read {}", path.display()))?;
+            kube::Config::from_custom_kubeconfig(file, &options).await?
+        }
+        None if flags.context.is_some() => kube::Config::from_kubeconfig(&options).await?,
+        None => kube::Config::infer().await?,
+    };
+    kube::Client::try_from(config).context("failed to make a client of the garden")
+}
