@@ -22,6 +22,35 @@ pub const FIELDS: [&str; 13] = [
     "steps",
 ];
 
+/// Reason of a row that waits for a row of another side.
+pub const WAITING_FOR_OTHER_SIDE: &str = "WaitingForOtherSide";
+
+/// Reasons of rows that go on only when a person has acted.
+const FOR_A_PERSON: [&str; 3] = ["NotConfirmed", "SourceControllersMayRun", "MachinesDiffer"];
+
+/// How much a person has to learn of what a row waits for. Of rows that are open at the same time, the most urgent one is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// A row of another side has to be reached, and that one says more.
+    OtherSide,
+    /// The row is worked on.
+    Work,
+    /// A person has to act.
+    Person,
+}
+
+impl Urgency {
+    /// That of a row with this reason.
+    #[must_use]
+    pub fn of(reason: &str) -> Self {
+        match reason {
+            WAITING_FOR_OTHER_SIDE => Self::OtherSide,
+            other if FOR_A_PERSON.contains(&other) => Self::Person,
+            _ => Self::Work,
+        }
+    }
+}
+
 /// How far a step has come, by what is observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Check {

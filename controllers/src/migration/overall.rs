@@ -4,7 +4,7 @@
 use repot_apimachinery::time::Time;
 use repot_plan::{
     flow::LedgerOf,
-    ledger::{self, Phase, Record, State},
+    ledger::{self, Phase, Record, State, Urgency},
     migration::{MigrationFlow, Side, Step, observed::MigrationMode},
     named::Named,
 };
@@ -99,10 +99,12 @@ pub(super) fn name(phase: Phase) -> &'static str {
     }
 }
 
-/// The words of the side that has failed, of the one that is in this phase, or of any that says something.
+/// The words of the side that has failed, of the one that is in this phase, or of any that says something; of several, the most urgent.
 pub(super) fn words<S: Ord, N>(ledgers: &[(Side, &ledger::Ledger<S, N>)], phase: Phase) -> (String, String) {
     let says = |wanted: &dyn Fn(&ledger::Ledger<S, N>) -> bool| {
-        let found = ledgers.iter().find(|(_, ledger)| wanted(ledger) && !ledger.message.is_empty());
+        let all = ledgers.iter().rev().filter(|(_, ledger)| wanted(ledger) && !ledger.message.is_empty());
+        // Of equals the last is found, which is the first of the sides.
+        let found = all.max_by_key(|(_, ledger)| Urgency::of(&ledger.reason));
         found.map(|(side, ledger)| (ledger.reason.clone(), format!("{side}: {}", ledger.message)))
     };
     says(&|ledger| ledger.phase == Phase::Failed)
@@ -231,6 +233,20 @@ mod tests {
         destination.steps.insert(Step::ApiDnsSwitched, done(110, 117));
         let outage = of(&source, &destination).expect("an outage");
         assert_eq!(outage["seconds"], 17);
+    }
+
+    #[test]
+    fn message_is_the_most_urgent_one() {
+        let of = |garden: &str, source: &str, destination: &str| {
+            let [garden, source, destination] = [garden, source, destination]
+                .map(|reason| Ledger { reason: reason.to_owned(), ..ledger(Phase::Running, reason) });
+            let all = [(Side::Garden, &garden), (Side::Source, &source), (Side::Destination, &destination)];
+            status(&all, MigrationMode::Classic, Others::default())["message"].clone()
+        };
+        assert_eq!(of("WaitingForOtherSide", "Stopping", "NotConfirmed"), "destination: NotConfirmed");
+        assert_eq!(of("WaitingForOtherSide", "Stopping", "Copying"), "source: Stopping");
+        assert_eq!(of("WaitingForOtherSide", "WaitingForOtherSide", "Copying"), "destination: Copying");
+        assert_eq!(of("Writing", "Stopping", "Copying"), "garden: Writing");
     }
 
     #[test]

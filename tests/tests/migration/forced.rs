@@ -46,6 +46,7 @@ fn control_plane_leaves_a_seed_whose_api_server_is_frozen() {
         // Machines wait until somebody says that nobody at the source acts on them; the API does not.
         story::until_started(&world, "move", ("destination", "SourceControllersFenced")).await?;
         story::until_started(&world, "move", ("destination", "NodeLeasesRenewed")).await?;
+        until_asked(&world, "move", &format!("{SOURCE_STOPPED}={}", SEEDS.0)).await?;
         let restored = story::step(&world, "move", ("destination", "InfrastructureRestored")).await?;
         ensure!(restored.is_null(), "it did not wait: {restored}");
         story::annotate(&world, "move", &json!({SOURCE_STOPPED: SEEDS.0})).await?;
@@ -97,19 +98,20 @@ pub async fn until_state_is_stored(world: &World) -> Result<()> {
     .await
 }
 
+/// Waits until what a person sees first of the migration asks for something, whatever its sides do meanwhile.
+async fn until_asked(world: &World, name: &str, what: &str) -> Result<()> {
+    until(&format!("the migration to ask for {what}"), DEADLINE, async || {
+        let message = story::read(world, name).await?["status"]["message"].to_string();
+        ensure!(message.contains(what), "{message}");
+        Ok(())
+    })
+    .await
+}
+
 /// Creates the migration, and confirms what it says.
 pub async fn force(world: &World, name: &str, seeds: (&str, &str)) -> Result<()> {
     story::create_forced(world, name, seeds).await?;
-    until("the migration to ask for a confirmation", DEADLINE, async || {
-        let message =
-            story::step(world, name, ("destination", "LossConfirmed")).await?["message"].to_string();
-        ensure!(
-            message.contains(&format!("confirmation.gardener.cloud/forced-migration={}", seeds.0)),
-            "{message}"
-        );
-        Ok(())
-    })
-    .await?;
+    until_asked(world, name, &format!("confirmation.gardener.cloud/forced-migration={}", seeds.0)).await?;
     story::annotate(world, name, &json!({"confirmation.gardener.cloud/forced-migration": seeds.0})).await
 }
 

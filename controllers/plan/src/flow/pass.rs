@@ -255,8 +255,7 @@ impl<'a, F: Flow> Pass<'a, F> {
             Some(why) if self.is_early(rows, row) => Outcome::RollBack(why),
             Some(why) => self.steps.miss(row, why),
             None => {
-                let message = format!("waits for {} of the {}", step.name(), side.name());
-                self.steps.tell(row, &Reason::new("WaitingForOtherSide", message));
+                self.steps.tell_wait(row, step, side);
                 Outcome::Open
             }
         }

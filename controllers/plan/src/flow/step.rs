@@ -10,7 +10,7 @@ use super::{
     table::{OnFailure, Plan, Proof, Row, Timeout, behind},
 };
 use crate::{
-    ledger::{Check, Phase, Record, State},
+    ledger::{Check, Phase, Record, State, Urgency, WAITING_FOR_OTHER_SIDE},
     named::Named,
 };
 
@@ -37,7 +37,8 @@ pub(super) struct Steps<'a, F: Flow> {
     /// Why an abort is not granted.
     pub(super) refused: Option<Reason>,
     /// A row has said what the flow as a whole waits for.
-    has_told: bool,
+    /// How urgent what the flow as a whole says is, where a row has told it.
+    told: Option<Urgency>,
 }
 
 impl<'a, F: Flow> Steps<'a, F> {
@@ -50,7 +51,7 @@ impl<'a, F: Flow> Steps<'a, F> {
             effects: Vec::new(),
             requeue: Some(POLL),
             refused: None,
-            has_told: false,
+            told: None,
         }
     }
 
@@ -273,24 +274,31 @@ impl<'a, F: Flow> Steps<'a, F> {
         if is_skipped { Outcome::Settled } else { Outcome::Failed(why) }
     }
 
-    /// The flow as a whole says what its first open row waits for.
+    /// The flow as a whole says what the most urgent of its open rows waits for, or the first of these.
     pub(super) fn tell(&mut self, row: &Row<F>, why: &Reason) {
         let message = with_advice(&why.message, row.advice);
         self.say(row, why.reason, &message);
     }
 
+    /// A row waits for a row of another side: what can be done about it is told there.
+    pub(super) fn tell_wait(&mut self, row: &Row<F>, step: F::Step, side: F::Side) {
+        let message = format!("waits for {} of the {}", step.name(), side.name());
+        self.say(row, WAITING_FOR_OTHER_SIDE, &message);
+    }
+
     /// The flow as a whole waits for another side alone.
     pub(super) fn tell_all(&mut self, step: F::Step, side: F::Side) {
-        self.next.reason = "WaitingForOtherSide".to_owned();
+        self.next.reason = WAITING_FOR_OTHER_SIDE.to_owned();
         self.next.message = format!("waits for {} of the {}", step.name(), side.name());
     }
 
     fn say(&mut self, row: &Row<F>, reason: &str, message: &str) {
         // During a rollback the flow as a whole says why it rolls back; its steps say what they wait for.
-        if self.has_told || self.next.phase != Phase::Running {
+        let urgency = Some(Urgency::of(reason));
+        if self.told >= urgency || self.next.phase != Phase::Running {
             return;
         }
-        self.has_told = true;
+        self.told = urgency;
         reason.clone_into(&mut self.next.reason);
         self.next.message = format!("{}: {message}", row.step.name());
         if let Some(refused) = &self.refused {

@@ -5,7 +5,7 @@ use repot_api::conditions::Reason;
 use super::step::Side;
 use crate::{
     flow::{Flow, StepContext},
-    ledger::Phase,
+    ledger::{Phase, WAITING_FOR_OTHER_SIDE},
 };
 
 /// Whether the garden lets a migration go on: not where another migration of the Shoot stands in the way, or has begun meanwhile.
@@ -31,7 +31,7 @@ pub(crate) fn garden_has_begun<F: Flow<Side = Side>>(
     let garden = context.side(Side::Garden);
     match garden.is_some_and(|garden| garden.retry >= asked && garden.phase != Phase::Failed) {
         true => Ok(()),
-        false => Err(Reason::new("WaitingForOtherSide", "the garden has to begin")),
+        false => Err(Reason::new(WAITING_FOR_OTHER_SIDE, "the garden has to begin")),
     }
 }
 
