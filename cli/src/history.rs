@@ -44,7 +44,7 @@ enum Output {
     Json,
 }
 
-/// Prints the migrations.
+/// Prints the migrations of the Shoot to standard output.
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     let client = connect(&flags).await?;
     let namespace = flags.namespace.unwrap_or_else(|| client.default_namespace().to_owned());

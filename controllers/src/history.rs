@@ -16,7 +16,7 @@ const PAGE: u32 = 500;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// Name of the ControlPlaneMigration.
+    /// Name of the ControlPlaneMigration in its namespace.
     pub name: String,
     /// `Classic`, `Forced` or `Live`.
     pub mode: String,
@@ -30,7 +30,7 @@ pub struct Entry {
     pub created: Option<Timestamp>,
     /// `status.phase`; empty where no controller has recorded one.
     pub phase: String,
-    /// `status.message`.
+    /// Text of `status.message`, empty where there is none.
     pub message: String,
     /// `status.apiOutage`: `from`, `to`, `seconds`; null where there was none, or where it is not known.
     pub api_outage: Value,

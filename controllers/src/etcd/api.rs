@@ -316,6 +316,9 @@ pub struct OwnerCheck {
     pub name: String,
     /// What it says while this etcd may serve.
     pub id: String,
+    /// ID of the owner whose etcd the members have joined: they serve while the record contains that one, too.
+    #[serde(rename = "joinedID")]
+    pub joined_id: Option<String>,
     /// From one look to the next.
     pub interval: Option<String>,
     /// Longest duration of one look at the record; `30s` where it is `None`.

@@ -12,7 +12,8 @@
 //!
 //! An id is the identity of a seed and an epoch that rises with every change of owners, as in `seed-a/7`. Ids are compared exactly, so
 //! a seed that loses ownership and gets it back has another id, also where it did not notice: data that were served as another id are
-//! not served. An id of an earlier epoch than the own one comes from a name server that is behind, and nothing is learnt from it. An id
+//! not served. A member that has joined the etcd of another owner also serves while the record names that one ([`Facts::joined_id`]): both
+//! are one etcd, until the record names the own id. An id of an earlier epoch than the own one comes from a name server that is behind, and nothing is learnt from it. An id
 //! without an epoch is compared like any other, and can do neither of the two.
 
 use repot_api::conditions::Reason;
@@ -84,6 +85,9 @@ pub struct Facts {
     pub begun: Time,
     /// The owner id of this etcd, such as `seed-a/7`.
     pub own_id: String,
+    /// The owner id of the etcd that this member has joined, where it has joined that of another owner. While the record names that one,
+    /// members of both serve as one etcd.
+    pub joined_id: Option<String>,
     /// What is remembered of earlier looks at the record.
     pub seen: Seen,
     /// Whether etcd runs at the moment, and whom it serves.
@@ -186,6 +190,11 @@ fn remember(facts: &Facts, timing: &Timing, now: Time) -> Seen {
             let named_since = seen.named_since.filter(|_| unbroken).or(Some(Time(now.0 + 1)));
             Seen { confirmed: Some(facts.begun), lost: None, named_since }
         }
+        // One etcd, of which this member is a part: its quorum decides on writes, whoever is the owner of it. Nobody waits for the end of
+        // another owner because of that.
+        Answer::Record(values) if is_joined(values, facts) => {
+            Seen { confirmed: Some(facts.begun), lost: None, named_since: None }
+        }
         // Ours among others: somebody is changing it. Nothing is learnt from that.
         Answer::Record(values) if values.contains(&facts.own_id) => seen,
         // A server that is behind, or a record that was put back: then its owner may serve for as long once more.
@@ -193,6 +202,11 @@ fn remember(facts: &Facts, timing: &Timing, now: Time) -> Seen {
         Answer::Record(_) => Seen { confirmed: None, lost: Some(facts.begun), named_since: None },
         Answer::Unresolvable | Answer::ContextError | Answer::Slow => seen,
     }
+}
+
+/// Whether the record names the owner of the etcd that this member has joined, and nobody else.
+fn is_joined(values: &[String], facts: &Facts) -> bool {
+    facts.joined_id.as_ref().is_some_and(|id| values == std::slice::from_ref(id))
 }
 
 /// Whether a server that is behind shows owners from before the own epoch.
@@ -207,11 +221,13 @@ fn lost(message: &str) -> Reason {
 
 fn unknown(facts: &Facts) -> Reason {
     match &facts.answer {
-        Answer::Record(values) if are_older(values, &facts.own_id) => Reason::new(
-            "OwnerOlder",
-            "the record names an owner of an earlier epoch; see whether a name server is behind, or the record was not changed yet",
-        ),
-        Answer::Record(values) if *values == [facts.own_id.clone()] => {
+        Answer::Record(values) if are_older(values, &facts.own_id) && !is_joined(values, facts) => {
+            Reason::new(
+                "OwnerOlder",
+                "the record names an owner of an earlier epoch; see whether a name server is behind, or the record was not changed yet",
+            )
+        }
+        Answer::Record(values) if *values == [facts.own_id.clone()] || is_joined(values, facts) => {
             Reason::new("OwnerStale", "the record named us, but that is longer ago than an answer counts")
         }
         Answer::Record(_) => Reason::new("OwnerAmbiguous", "the record names us and others"),

@@ -189,6 +189,7 @@ impl<'a> Owner<'a> {
                 answer: answer.clone(),
                 begun,
                 own_id: self.settings.id.clone(),
+                joined_id: self.settings.joined_id.clone(),
                 seen: self.seen,
                 etcd,
                 past,

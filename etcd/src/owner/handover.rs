@@ -168,6 +168,8 @@ pub async fn wait(settings: &Settings, source: &Store, target: &Store) -> Result
             answer,
             begun,
             own_id: settings.id.clone(),
+            // Nobody who goes on from snapshots has joined anybody.
+            joined_id: None,
             seen,
             etcd: Etcd::Stopped,
             past: OwnershipHistory::NoData,

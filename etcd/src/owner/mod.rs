@@ -31,6 +31,8 @@ pub struct Settings {
     pub name: Name,
     /// Id of this side; the record names this side where this id is its only value.
     pub id: String,
+    /// Id of the owner whose etcd this side has joined, if it has.
+    pub joined_id: Option<String>,
     /// Whom to ask. There is no default: the resolver of a machine may be a cache that hands out old answers.
     pub servers: Vec<Servers>,
     /// When to look, and for how long that counts.
@@ -52,6 +54,9 @@ impl Settings {
         let name = Name::parse(&owner.name).map_err(|error| wrong.push(format!("name: {error}"))).ok();
         if owner.id.is_empty() {
             wrong.push("id is empty".to_owned());
+        }
+        if owner.joined_id.as_deref().is_some_and(|joined| joined.is_empty() || joined == owner.id) {
+            wrong.push("joinedId: it has to be the id of another owner".to_owned());
         }
         if owner.servers.is_empty() {
             wrong.push(
@@ -88,7 +93,8 @@ impl Settings {
         }
         match name {
             Some(name) if wrong.is_empty() => {
-                Ok(Self { name, id: owner.id.clone(), servers, timing, quorum })
+                let (id, joined_id) = (owner.id.clone(), owner.joined_id.clone());
+                Ok(Self { name, id, joined_id, servers, timing, quorum })
             }
             _ => Err(wrong),
         }
@@ -155,6 +161,9 @@ mod tests {
         bad = Owner { servers: Vec::new(), ..owner() };
         let wrong = Settings::new(&bad, stop).expect_err("bad").join("; ");
         assert!(wrong.contains("servers is empty"), "{wrong}");
+        bad = Owner { joined_id: Some("seed-a".into()), ..owner() };
+        let wrong = Settings::new(&bad, stop).expect_err("bad").join("; ");
+        assert!(wrong.contains("joinedId: it has to be the id of another owner"), "{wrong}");
         bad = Owner { grace: "20s".into(), ..owner() };
         let wrong = Settings::new(&bad, stop).expect_err("bad").join("; ");
         assert!(wrong.contains("grace of 20 seconds is shorter"), "{wrong}");

@@ -11,6 +11,7 @@ use super::authorities::Authorities;
 use super::dns::Dns;
 use super::seed::{BACKUP_SECRET, Seed};
 use super::shoot::ShootName;
+use super::wide_network::here;
 use super::{etcd, extensions, kubernetes, machines};
 use crate::access::Access;
 use crate::http::Api;
@@ -126,14 +127,14 @@ impl ControlPlane {
 
     /// The API at the address of a seed, as `system:masters`, whatever the DNS record says.
     pub async fn api_at(&self, seed: &Seed) -> Result<Api> {
-        let (domain, address) = (self.shoot.api_domain(), self.address(seed).await?);
+        let (domain, address) = (self.shoot.api_domain(), here(self.address(seed).await?));
         let builder = reqwest::Client::builder().resolve(&domain, SocketAddr::from((address, API_PORT)));
         Api::build(&self.admin_access(&format!("https://{domain}"))?, builder)
     }
 
     /// A kubeconfig of an administrator for the address of a seed, whatever the DNS record says.
     pub async fn kubeconfig_at(&self, seed: &Seed) -> Result<String> {
-        let access = self.admin_access(&format!("https://{}:{API_PORT}", self.address(seed).await?))?;
+        let access = self.admin_access(&format!("https://{}:{API_PORT}", here(self.address(seed).await?)))?;
         let mut kubeconfig: Value = serde_json::from_str(&access.to_kubeconfig())?;
         // The certificate has no address in it, because it is valid at each seed.
         kubeconfig["clusters"][0]["cluster"]["tls-server-name"] = self.shoot.api_domain().into();

@@ -14,6 +14,7 @@ use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
 use super::dns_message::{self, Kind, Values};
+use super::wide_network::here;
 use crate::pods::OUTSIDE_IP;
 use crate::port;
 use crate::process::{Process, Spec};
@@ -119,7 +120,7 @@ impl Updater {
 }
 
 impl Resolver {
-    /// Asks a server.
+    /// A resolver that asks this server alone.
     pub fn new(server: SocketAddr) -> Self {
         Self { server, next_id: Arc::new(AtomicU16::new(1)) }
     }
@@ -163,7 +164,7 @@ impl Resolve for Resolver {
         Box::pin(async move {
             let found = resolver.addresses(name.as_str()).await?;
             // The client puts the port of its URL in the place of this one.
-            let addresses: Vec<_> = found.into_iter().map(|ip| SocketAddr::from((ip, 0))).collect();
+            let addresses: Vec<_> = found.into_iter().map(|ip| SocketAddr::from((here(ip), 0))).collect();
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }

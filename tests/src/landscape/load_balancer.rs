@@ -1,7 +1,8 @@
 //! The load balancers of a seed: what the cloud provider of a real cluster makes for Services of type LoadBalancer.
 //!
-//! Each Service gets an address of loopback that no other Service on this machine has, for as long as it exists. Connections to a
-//! port of the Service go to its Pods in turn. The port of the Pods has to be a number.
+//! Each Service gets an address that no other Service on this machine has, for as long as it exists: one of loopback here, and one that
+//! Pods of all seeds reach, which is that in its status ([`super::wide_network`]). Connections to a port of the Service go to its Pods in
+//! turn. The port of the Pods has to be a number.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,6 +21,7 @@ use serde_json::json;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
+use super::wide_network::{WideAddress, WideNetwork, wide};
 use crate::pods::Balancer;
 use crate::port;
 
@@ -36,12 +38,19 @@ struct OpenAddress {
     /// Port of the Service and port of its Pods.
     ports: Vec<(u16, u16)>,
     _listeners: JoinSet<()>,
+    _wide: WideAddress,
+}
+
+/// What addresses are opened by.
+struct Networks {
+    balancer: Balancer,
+    wide: Arc<WideNetwork>,
 }
 
 impl LoadBalancers {
     /// Serves all Services of type LoadBalancer in all namespaces, those of later included.
-    pub fn start(client: Client, balancer: Balancer) -> Self {
-        Self(tokio::spawn(follow(client, balancer)).abort_handle())
+    pub fn start(client: Client, balancer: Balancer, wide: Arc<WideNetwork>) -> Self {
+        Self(tokio::spawn(follow(client, Networks { balancer, wide })).abort_handle())
     }
 }
 
@@ -51,7 +60,7 @@ impl Drop for LoadBalancers {
     }
 }
 
-async fn follow(client: Client, balancer: Balancer) {
+async fn follow(client: Client, networks: Networks) {
     let (services, writer) = reflector::store();
     let events = watcher(Api::<Service>::all(client.clone()), watcher::Config::default());
     let mut events = pin!(events.default_backoff().reflect(writer));
@@ -62,14 +71,14 @@ async fn follow(client: Client, balancer: Balancer) {
             event = events.next() => if event.is_none() { return },
             () = sleep(RETRY), if failed => {}
         }
-        failed = reconcile(&client, &balancer, &services.state(), &mut open).await.is_err();
+        failed = reconcile(&client, &networks, &services.state(), &mut open).await.is_err();
     }
 }
 
 /// Opens and closes addresses until they are those of the Services. The last failure is given, after all Services were tried.
 async fn reconcile(
     client: &Client,
-    balancer: &Balancer,
+    networks: &Networks,
     services: &[Arc<Service>],
     open: &mut BTreeMap<String, OpenAddress>,
 ) -> Result<()> {
@@ -77,7 +86,7 @@ async fn reconcile(
     open.retain(|uid, _| wanted.iter().any(|service| service.uid().as_ref() == Some(uid)));
     let mut outcome = Ok(());
     for service in wanted {
-        outcome = serve(client, balancer, service, open).await.and(outcome);
+        outcome = serve(client, networks, service, open).await.and(outcome);
     }
     outcome
 }
@@ -89,7 +98,7 @@ fn is_wanted(service: &Service) -> bool {
 
 async fn serve(
     client: &Client,
-    balancer: &Balancer,
+    networks: &Networks,
     service: &Service,
     open: &mut BTreeMap<String, OpenAddress>,
 ) -> Result<()> {
@@ -101,10 +110,10 @@ async fn serve(
         let ip = current.map_or_else(new_address, |address| Ok(address.ip))?;
         // Ports that stay are bound again.
         open.remove(&uid);
-        open.insert(uid.clone(), open_address(balancer, service, ip, ports).await?);
+        open.insert(uid.clone(), open_address(networks, service, ip, ports).await?);
     }
-    let ip = open.get(&uid).context("the address is not open")?.ip.to_string();
-    write_status(client, service, &ip).await
+    let ip = open.get(&uid).context("the address is not open")?.ip;
+    write_status(client, service, &wide(ip).to_string()).await
 }
 
 fn port_numbers(port: &ServicePort) -> Result<(u16, u16)> {
@@ -123,7 +132,7 @@ fn new_address() -> Result<Ipv4Addr> {
 }
 
 async fn open_address(
-    balancer: &Balancer,
+    networks: &Networks,
     service: &Service,
     ip: Ipv4Addr,
     ports: Vec<(u16, u16)>,
@@ -131,9 +140,11 @@ async fn open_address(
     let name = format!("{}.{}.svc", service.name_any(), service.namespace().unwrap_or_default());
     let mut listeners = JoinSet::new();
     for (port, target) in &ports {
-        listeners.spawn(balancer.open(SocketAddr::from((ip, *port)), &name, *target).await?);
+        listeners.spawn(networks.balancer.open(SocketAddr::from((ip, *port)), &name, *target).await?);
     }
-    Ok(OpenAddress { ip, ports, _listeners: listeners })
+    let numbers: Vec<u16> = ports.iter().map(|(port, _)| *port).collect();
+    let wide = networks.wide.open(ip, &numbers).await?;
+    Ok(OpenAddress { ip, ports, _listeners: listeners, _wide: wide })
 }
 
 async fn write_status(client: &Client, service: &Service, ip: &str) -> Result<()> {

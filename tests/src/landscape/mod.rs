@@ -24,6 +24,7 @@ mod pod_server;
 pub mod provider;
 pub mod seed;
 pub mod shoot;
+pub mod wide_network;
 
 use std::sync::Arc;
 
@@ -42,6 +43,7 @@ pub use node::{NodeContext, Nodes};
 pub use provider::ProviderContext;
 pub use seed::Seed;
 pub use shoot::ShootName;
+use wide_network::WideNetwork;
 
 use crate::process::Process;
 use crate::test_env::TestEnv;
@@ -90,7 +92,7 @@ impl Landscape {
     /// Starts everything but Shoots, and waits until it serves.
     pub async fn start(env: &TestEnv, options: LandscapeOptions) -> Result<Self> {
         let (dns, cloud) = (Dns::start(env).await?, Cloud::start(env).await?);
-        let providers = ProviderContext::new(dns.updater());
+        let (providers, wide) = (ProviderContext::new(dns.updater()), Arc::new(WideNetwork::default()));
         let garden = async {
             match options.garden {
                 true => GardenCluster::start(env).await.map(Some),
@@ -98,7 +100,7 @@ impl Landscape {
             }
         };
         // Clusters mostly wait for one another's parts while they start, so all of them start at the same time.
-        let seeds = options.seeds.iter().map(|name| Seed::start(env, name, &cloud, &dns, &providers));
+        let seeds = options.seeds.iter().map(|name| Seed::start(env, name, &cloud, &dns, &providers, &wide));
         let (garden, seeds) = try_join(garden, try_join_all(seeds)).await?;
         if let Some(garden) = &garden {
             let all = seeds.iter().map(async |seed| {

@@ -35,7 +35,7 @@ impl SeedNames {
         self.cache.address()
     }
 
-    /// Asks the cache.
+    /// A resolver that asks the cache of the seed.
     pub fn resolver_of_cache(&self) -> Resolver {
         Resolver::new(self.cache())
     }

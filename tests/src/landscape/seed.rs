@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Result;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -15,6 +16,7 @@ use super::dns::Dns;
 use super::load_balancer::LoadBalancers;
 use super::names::SeedNames;
 use super::provider::{ProviderContext, Providers};
+use super::wide_network::WideNetwork;
 use crate::garden::{Garden, GardenOptions};
 use crate::pods::{Image, Images, PodRunner, PodRunnerOptions};
 use crate::s3::{BUCKET, S3Server};
@@ -70,6 +72,7 @@ impl Seed {
         cloud: &Cloud,
         dns: &Dns,
         provider_context: &ProviderContext,
+        wide: &Arc<WideNetwork>,
     ) -> Result<Self> {
         let options = GardenOptions { controller_manager: true, ..GardenOptions::default() };
         let cluster = Garden::start_with(env, options).await?;
@@ -78,6 +81,7 @@ impl Seed {
         let nodes = ZONES.map(|at| (format!("{name}-{at}"), zone(at))).into();
         let options = PodRunnerOptions { nodes, images: images()?, upstream_dns: Some(names.cache()) };
         let runner = PodRunner::start(env, &cluster, options).await?;
+        wide.join(runner.network());
         apply_kinds(&cluster).await?;
         let store = S3Server::start(env).await?;
         let (store_address, cloud_address) =
@@ -87,7 +91,7 @@ impl Seed {
         let client = client_of(&cluster).await?;
         let seed = Self {
             name: name.to_owned(),
-            _load_balancers: LoadBalancers::start(client.clone(), runner.balancer()),
+            _load_balancers: LoadBalancers::start(client.clone(), runner.balancer(), wide.clone()),
             runner,
             cluster,
             store,

@@ -33,6 +33,7 @@ mod fault;
 mod gate;
 mod image;
 mod lives;
+mod network;
 mod node;
 mod pod;
 mod probe;
@@ -67,6 +68,7 @@ use crate::test_env::TestEnv;
 use crate::{binaries, http, port};
 pub use balancer::Balancer;
 pub use image::{Image, Images};
+pub use network::PodNetwork;
 use node::NodeSpec;
 use root::Mount;
 use roster::Roster;
@@ -165,6 +167,11 @@ impl PodRunner {
     /// What opens addresses of this machine for Services of the cluster.
     pub fn balancer(&self) -> Balancer {
         Balancer { ground: self.ground.clone(), slices: self.slices.clone() }
+    }
+
+    /// What opens further addresses in the network of its Pods.
+    pub fn network(&self) -> PodNetwork {
+        PodNetwork { ground: self.ground.clone() }
     }
 
     /// Lets Pods reach a server on a port of 127.0.0.1 over TCP; gives the address under which they do.

@@ -200,6 +200,7 @@ pub fn record_of_owner(check: &OwnerCheck) -> Owner {
     Owner {
         name: check.name.clone(),
         id: check.id.clone(),
+        joined_id: check.joined_id.clone(),
         servers: check.servers.clone(),
         ttl: or(&check.dns_cache_ttl, "120s"),
         interval: or(&check.interval, "30s"),

@@ -172,6 +172,9 @@ pub struct Owner {
     pub name: String,
     /// Id of this side; not empty. The record names this side where this id is its only value.
     pub id: String,
+    /// Id of the owner whose etcd the members of this side have joined, if they have: they serve while the record contains that one, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joined_id: Option<String>,
     /// DNS servers to ask, as `address:port`, at least one. `ns:example.org` stands for the name servers of that zone, which the DNS
     /// servers of the machine know; `ns:example.org@10.0.0.10:53` says who knows them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

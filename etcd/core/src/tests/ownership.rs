@@ -33,6 +33,7 @@ pub(super) fn mk_facts(answer: Answer, etcd: Etcd) -> Facts {
         answer,
         begun: Time(1000),
         own_id: OURS.into(),
+        joined_id: None,
         seen,
         etcd,
         past: OwnershipHistory::Sound,
@@ -49,6 +50,40 @@ fn word(verdict: &Verdict) -> (&'static str, &'static str) {
         Verdict::StayDown(why) => ("down", why.reason),
         Verdict::Resume { .. } => ("resume", ""),
     }
+}
+
+/// A member that has joined the etcd of another owner serves under both ids, and under no third one.
+#[test]
+fn member_that_has_joined_serves_while_the_record_names_either_owner() {
+    let joined = |values: &[&str], etcd, past| {
+        let facts = Facts { joined_id: Some(BEFORE.into()), past, ..mk_facts(record(values), etcd) };
+        word(&decide(&facts, &TIMING, Time(1000)).0)
+    };
+    for (values, etcd, past, expected) in [
+        (&[BEFORE][..], Etcd::Stopped, OwnershipHistory::NoData, ("resume", "")),
+        (&[BEFORE], Etcd::Serves, OwnershipHistory::Sound, ("serve", "")),
+        (&[OURS], Etcd::Serves, OwnershipHistory::Sound, ("serve", "")),
+        // Somebody is changing the record: what was learnt before counts for its time.
+        (&[BEFORE, OURS], Etcd::Serves, OwnershipHistory::Sound, ("serve", "")),
+        (&[THEIRS], Etcd::Serves, OwnershipHistory::Sound, ("cut off", "NotOwner")),
+        (&["seed-c/7"], Etcd::Serves, OwnershipHistory::Sound, ("cut off", "NotOwner")),
+        (&[], Etcd::Serves, OwnershipHistory::Sound, ("cut off", "NotOwner")),
+        // Once it has lost ownership, the earlier owner does not give it back.
+        (&[BEFORE], Etcd::Stopped, OwnershipHistory::CutOff, ("down", "CutOff")),
+        (&[BEFORE], Etcd::Stopped, OwnershipHistory::FinalSnapshot, ("down", "FinalSnapshotTaken")),
+        (&[BEFORE], Etcd::Stopped, OwnershipHistory::AnotherId, ("down", "OwnerIdChanged")),
+    ] {
+        assert_eq!(joined(values, etcd, past), expected, "{values:?} {etcd:?} {past:?}");
+    }
+}
+
+/// Its own ownership begins when the record names it alone: an earlier owner may serve until then.
+#[test]
+fn record_of_the_owner_that_was_joined_does_not_count_as_the_own_one() {
+    let facts = Facts { joined_id: Some(BEFORE.into()), ..mk_facts(record(&[BEFORE]), Etcd::Serves) };
+    let (verdict, seen) = decide(&facts, &TIMING, Time(1000));
+    assert_eq!(verdict, Verdict::Serve { until: Time(1000).after(TIMING.lease()) });
+    assert_eq!((seen.confirmed, seen.named_since), (Some(Time(1000)), None));
 }
 
 #[test]
