@@ -15,6 +15,7 @@ mod gateway;
 mod http;
 mod kubectl;
 mod landscape;
+mod live;
 mod members;
 mod migration;
 mod operator;

@@ -46,12 +46,15 @@ pub(super) fn secrets(plane: &ControlPlane) -> Result<Vec<Value>> {
     Ok(secrets.into_iter().map(carried).collect())
 }
 
-/// Names of the members and of the Service for clients.
+/// Names of the members, also those by which other seeds reach them, and of the Service for clients.
 fn names(plane: &ControlPlane, etcd: &str) -> Vec<String> {
     let namespace = plane.shoot.technical_id();
     let members = (0..5).map(|at| format!("{etcd}-{at}.{etcd}-peer.{namespace}.svc"));
+    // Of each seed that there may be: members of two seeds form one etcd while a control plane moves live.
+    let exposed = ["seed-a", "seed-b", "seed-c"].map(|seed| format!("*.{namespace}.{seed}.{ZONE}"));
     members
         .chain([format!("{etcd}-client.{namespace}.svc"), "localhost".into(), "127.0.0.1".into()])
+        .chain(exposed)
         .collect()
 }
 

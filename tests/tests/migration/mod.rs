@@ -19,5 +19,5 @@ mod steered;
 mod story;
 mod takeover;
 mod traffic;
-mod world;
-mod writer;
+pub mod world;
+pub mod writer;
