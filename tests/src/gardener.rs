@@ -26,8 +26,10 @@ const SERVED: &[(&str, &str)] = &[
     ("operations.gardener.cloud", "v1alpha1"),
     ("security.gardener.cloud", "v1alpha1"),
 ];
-/// Version of Shoots and Seeds.
+/// API version of Shoots and Seeds.
 pub const VERSION: &str = "core.gardener.cloud/v1beta1";
+/// The release of Gardener that is built for tests, as in tests/go/gardener/go.mod.
+pub const RELEASE: &str = "v1.150.0";
 /// Name of the one CloudProfile, provider type and region.
 pub const PROFILE: &str = "local";
 /// A second provider type, of Seeds only.
@@ -200,7 +202,7 @@ pub fn seed(name: &str) -> Value {
             "settings": {"scheduling": {"visible": true}},
         },
         "status": {
-            "observedGeneration": 99, "gardener": {"id": "x", "name": "gardenlet", "version": "v1.150.0"},
+            "observedGeneration": 99, "gardener": {"id": "x", "name": "gardenlet", "version": RELEASE},
             "allocatable": {"shoots": "100"},
             "conditions": [
                 condition("GardenletReady"), condition("SeedSystemComponentsHealthy"), condition("BackupBucketsReady"),

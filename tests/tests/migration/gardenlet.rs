@@ -16,14 +16,14 @@ use super::story::{self, DEADLINE, garden_of};
 use super::world::{SEEDS, World, run};
 
 pub(super) const MERGE: &str = "application/merge-patch+json";
-const SOURCE_OFF: &str = "confirmation.gardener.cloud/source-seed-off";
-const LOSS: &str = "confirmation.gardener.cloud/forced-migration";
+pub(super) const SOURCE_OFF: &str = "confirmation.gardener.cloud/source-seed-off";
+pub(super) const LOSS: &str = "confirmation.gardener.cloud/forced-migration";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/gardener-system-seed-lease/leases";
 /// gardener-controller-manager looks at Leases each second, and takes five for a seed to be dead.
 const DEAD: Duration = Duration::from_secs(90);
 
 /// Runs a part of a test while the gardenlet of the source is dead, and revives it: what tests share has to go on, however a test ends.
-async fn while_dead(world: &World, part: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+pub(super) async fn while_dead(world: &World, part: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
     renew(world, "2026-01-01T00:00:00.000000Z").await?;
     let path = format!("{CORE}/seeds/{}", SEEDS.0);
     let died = until("the source to be taken for dead", DEAD, async || {

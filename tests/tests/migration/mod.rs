@@ -13,6 +13,7 @@ mod owner;
 mod partitions;
 mod prober;
 mod quarantine;
+mod real_gardenlet;
 mod retries;
 mod rounds;
 mod steered;
