@@ -146,6 +146,8 @@ async fn configuration(
         "apiVersion": "gardenlet.config.gardener.cloud/v1alpha1", "kind": "GardenletConfiguration",
         "gardenClientConnection": connection(garden_file),
         "seedClientConnection": connection(seed_file),
+        // Without these numbers it ends with a null pointer.
+        "shootClientConnection": {"qps": 25, "burst": 50},
         "leaderElection": {"leaderElect": false},
         "server": {"healthProbes": listen(health), "metrics": listen(metrics)},
         "logLevel": "debug", "logFormat": "json",
@@ -153,7 +155,8 @@ async fn configuration(
             "shoot": {
                 "concurrentSyncs": 1, "syncPeriod": NEVER, "respectSyncPeriodOverwrite": true, "progressReportPeriod": "1s",
             },
-            "shootState": {"concurrentSyncs": 0}, "shootCare": {"concurrentSyncs": 1, "syncPeriod": NEVER},
+            "shootState": {"concurrentSyncs": 0}, "shootStatus": {"concurrentSyncs": 1},
+             "shootCare": {"concurrentSyncs": 1, "syncPeriod": NEVER},
             "seed": {"syncPeriod": NEVER, "leaseResyncSeconds": 2}, "seedCare": {"syncPeriod": "30s"},
             "controllerInstallationCare": {"syncPeriod": "5s"},
         },

@@ -120,11 +120,17 @@ impl Departure<'_> {
         self.ensure_nothing_is_unaccounted_for(&before.at_source).await?;
         // The client goes on: what it writes after this the list may not hold.
         let acknowledged = at_destination.acknowledged();
-        let stored = writer::stored_with(&world.api()?, &self.prefix(DESTINATION)).await?;
+        let stored = self.stored(DESTINATION).await?;
         let lost: Vec<_> = acknowledged.difference(&stored).copied().collect();
         ensure!(lost.is_empty(), "{lost:?} of the destination are lost");
         ensure!(world.workload().await? == before.workload, "the workload has changed");
         Ok(())
+    }
+
+    /// What is stored of what was written to a side. An etcd that cannot resolve its owner on a busy machine is away for a while.
+    async fn stored(&self, side: &str) -> Result<BTreeSet<u32>> {
+        let (api, prefix) = (self.world.api()?, self.prefix(side));
+        until("the objects to be listed", DEADLINE, async || writer::stored_with(&api, &prefix).await).await
     }
 
     fn prefix(&self, side: &str) -> String {
@@ -155,7 +161,7 @@ impl Departure<'_> {
         })
         .await?;
         let acknowledged = source.acknowledged();
-        let stored = writer::stored_with(&self.world.api()?, &self.prefix(SOURCE)).await?;
+        let stored = self.stored(SOURCE).await?;
         let lost: BTreeSet<u32> = acknowledged.difference(&stored).copied().collect();
         println!("{} were acknowledged, {} are lost: {late}", acknowledged.len(), lost.len());
         let reported = if late["state"] == "Reported" { self.created(&late).await? } else { BTreeSet::new() };

@@ -28,7 +28,9 @@ fn gardenlet_of_gardener_begins_the_restore_of_a_shoot_whose_seed_is_dead() {
         apply_file(&garden.cluster, "rbac/garden-gardenlet.yaml").await?;
         apply_file(&destination.cluster, "rbac/seed-gardenlet.yaml").await?;
         let gardenlet = RealGardenlet::start(env, garden, destination).await?;
+        let containers = world.containers(SEEDS.0).await?;
         while_dead(&world, async || {
+            world.freeze(SEEDS.0, &containers, true)?;
             let _frozen = Frozen::new(world.landscape.seed(SEEDS.0)?.cluster.apiserver_process());
             create(&world, "move", "Forced").await?;
             until_says(&world, "move", ("garden", "SourceOff"), &["nobody fences the source"]).await?;
