@@ -18,9 +18,9 @@ const PAGE: u32 = 500;
 pub struct Entry {
     /// Name of the ControlPlaneMigration in its namespace.
     pub name: String,
-    /// `Classic`, `Forced` or `Live`.
+    /// How it moves: `Classic`, `Forced` or `Live`.
     pub mode: String,
-    /// `Repot` or `Gardenlet`.
+    /// Who carries it out: `Repot` or `Gardenlet`.
     pub executor: String,
     /// The seed that was left, or should have been.
     pub source_seed: String,

@@ -23,15 +23,15 @@ const MERGE: &str = "application/merge-patch+json";
 const SECRETS: [&str; 5] =
     ["etcd-ca", "etcd-peer-ca", "etcd-client", "etcd-main-server", "etcd-main-peer-server"];
 
-/// One site of the etcd.
-struct Site<'a> {
+/// The members of the etcd in one seed.
+struct EtcdOfSeed<'a> {
     world: &'a World,
     seed: &'a Seed,
     /// What the names of its members begin with.
     prefix: &'a str,
 }
 
-impl<'a> Site<'a> {
+impl<'a> EtcdOfSeed<'a> {
     fn new(world: &'a World, seed: &str, prefix: &'a str) -> Result<Self> {
         Ok(Self { world, seed: world.landscape.seed(seed)?, prefix })
     }
@@ -118,8 +118,8 @@ impl<'a> Site<'a> {
         .await
     }
 
-    /// Creates what the members need, and the Etcd that joins the one of the other site.
-    async fn join(&self, other: &Site<'_>, (own_id, joined_id): (&str, &str)) -> Result<()> {
+    /// Creates what the members need, and the Etcd that joins the one of the other seed.
+    async fn join(&self, other: &EtcdOfSeed<'_>, (own_id, joined_id): (&str, &str)) -> Result<()> {
         let namespace = self.namespace();
         let mut objects =
             vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})];
@@ -162,7 +162,8 @@ fn etcd_grows_to_another_seed_through_load_balancers_and_leaves_the_first() {
     run(async |env| {
         let options = ControlPlaneOptions { etcd_members: MEMBERS, ..small() };
         let world = World::create(env, "six", options).await?;
-        let (source, destination) = (Site::new(&world, SEEDS.0, "")?, Site::new(&world, SEEDS.1, "seed-b-")?);
+        let (source, destination) =
+            (EtcdOfSeed::new(&world, SEEDS.0, "")?, EtcdOfSeed::new(&world, SEEDS.1, "seed-b-")?);
         let writer = Writer::start(world.api()?);
         source.expose().await?;
         let moved = json!({
