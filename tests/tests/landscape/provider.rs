@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use anyhow::{Context, Result, ensure};
 use repot_tests::landscape::dns::ZONE;
 use repot_tests::landscape::provider::NetworkCounters;
+use repot_tests::landscape::wide_network::here;
 use repot_tests::landscape::{DEADLINE, Landscape, LandscapeOptions, Seed};
 use repot_tests::wait::until;
 use repot_tests::{operator, run_large};
@@ -123,7 +124,7 @@ async fn service_at_the_second_seed_gets_an_address(seed: &Seed) -> Result<()> {
     let ip = until("an address", DEADLINE, async || {
         let service = seed.cluster.api().get(&path).await?.ok()?;
         let ip = service["status"]["loadBalancer"]["ingress"][0]["ip"].as_str();
-        anyhow::Ok(ip.context("there is none")?.parse::<Ipv4Addr>()?)
+        anyhow::Ok(here(ip.context("there is none")?.parse::<Ipv4Addr>()?))
     })
     .await?;
     let client = reqwest::Client::builder().no_proxy().build()?;
