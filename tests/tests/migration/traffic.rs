@@ -47,7 +47,9 @@ impl Traffic {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": NAME},
             "spec": {"nodeName": node, "automountServiceAccountToken": false, "containers": [container]},
         });
-        let created = api.post(PODS, &pod).await?.ok()?;
+        // kube-controller-manager makes the ServiceAccount of Pods soon after the namespace.
+        let created =
+            until("the Pod to be created", DEADLINE, async || api.post(PODS, &pod).await?.ok()).await?;
         let uid = created["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         until("the Pod to serve", DEADLINE, async || {
             let answer = ask(port).await?;
