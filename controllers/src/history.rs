@@ -87,11 +87,12 @@ impl Entry {
 
     /// The entry as lines of text, with at most so many names of keys.
     fn write(&self, text: &mut String, keys: usize) {
-        let created = self.created.map(|time| time.to_string()).unwrap_or_default();
+        let created = self.created.map_or_else(|| "?".to_owned(), |time| time.to_string());
         let phase = if self.phase.is_empty() { "not begun" } else { &self.phase };
         let (from, to) = (&self.source_seed, &self.destination_seed);
         // Writing to a String does not fail.
-        let _ = writeln!(text, "{}  {}  {from} -> {to}  {phase}", self.name, self.mode);
+        let _ =
+            writeln!(text, "{}", one_line(&format!("{}  {}  {from} -> {to}  {phase}", self.name, self.mode)));
         let mut line = |what: &str, says: &str| {
             let _ = writeln!(text, "  {what:<13} {}", one_line(says));
         };
@@ -233,7 +234,7 @@ alpha-forced  Forced  seed-a -> seed-b  Succeeded
             "status": {"supersededBy": "beta-2", "lateSnapshot": 7, "destination": [], "apiOutage": "x"},
         });
         let wanted =
-            "beta-1  Classic  a -> b  not begun\n  created       , executor Repot\n  followed by   beta-2\n";
+            "beta-1  Classic  a -> b  not begun\n  created       ?, executor Repot\n  followed by   beta-2\n";
         assert_eq!(text(&[entry(&object)], 10), wanted);
     }
 }

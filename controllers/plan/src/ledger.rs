@@ -25,8 +25,17 @@ pub const FIELDS: [&str; 13] = [
 /// Reason of a row that waits for a row of another side.
 pub const WAITING_FOR_OTHER_SIDE: &str = "WaitingForOtherSide";
 
+/// Reason of a row that waits for the confirmation of a person.
+pub const NOT_CONFIRMED: &str = "NotConfirmed";
+
+/// Reason of a row that waits until a person has made sure that controllers of the source cannot act.
+pub const SOURCE_CONTROLLERS_MAY_RUN: &str = "SourceControllersMayRun";
+
+/// Reason of a row that waits until a person has corrected Machines.
+pub const MACHINES_DIFFER: &str = "MachinesDiffer";
+
 /// Reasons of rows that go on only when a person has acted.
-const FOR_A_PERSON: [&str; 3] = ["NotConfirmed", "SourceControllersMayRun", "MachinesDiffer"];
+const FOR_A_PERSON: [&str; 3] = [NOT_CONFIRMED, SOURCE_CONTROLLERS_MAY_RUN, MACHINES_DIFFER];
 
 /// How much a person has to learn of what a row waits for. Of rows that are open at the same time, the most urgent one is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

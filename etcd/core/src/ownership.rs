@@ -12,9 +12,11 @@
 //!
 //! An id is the identity of a seed and an epoch that rises with every change of owners, as in `seed-a/7`. Ids are compared exactly, so
 //! a seed that loses ownership and gets it back has another id, also where it did not notice: data that were served as another id are
-//! not served. A member that has joined the etcd of another owner also serves while the record names that one ([`Facts::joined_id`]): both
-//! are one etcd, until the record names the own id. An id of an earlier epoch than the own one comes from a name server that is behind, and nothing is learnt from it. An id
+//! not served. An id of an earlier epoch than the own one comes from a name server that is behind, and nothing is learnt from it. An id
 //! without an epoch is compared like any other, and can do neither of the two.
+//!
+//! A member that has joined the etcd of another owner also serves while the record names that one ([`Facts::joined_id`]): both are one
+//! etcd, until the record names the own id.
 
 use repot_api::conditions::Reason;
 use repot_apimachinery::time::Time;

@@ -16,7 +16,11 @@ mod wire;
 use std::time::Duration;
 
 use repot_apimachinery::duration;
-use repot_etcd_core::{agent::config::Owner, ownership::Answer, timing::Timing};
+use repot_etcd_core::{
+    agent::config::Owner,
+    ownership::Answer,
+    timing::{Timing, epoch},
+};
 use tokio::time::timeout;
 
 use freshness::Freshness;
@@ -44,6 +48,12 @@ pub struct Settings {
 /// How long members look for a quorum where nothing else is said.
 const QUORUM: Duration = Duration::from_secs(300);
 
+/// Whether one owner comes before another one, as far as both have an epoch.
+fn is_before(joined: &str, own: &str) -> bool {
+    let epochs = epoch(joined).zip(epoch(own));
+    !joined.is_empty() && joined != own && epochs.is_none_or(|(joined, own)| joined < own)
+}
+
 impl Settings {
     /// Reads them; `stop` is how long etcd may take to end. All that is wrong is said.
     ///
@@ -55,8 +65,10 @@ impl Settings {
         if owner.id.is_empty() {
             wrong.push("id is empty".to_owned());
         }
-        if owner.joined_id.as_deref().is_some_and(|joined| joined.is_empty() || joined == owner.id) {
-            wrong.push("joinedId: it has to be the id of another owner".to_owned());
+        if owner.joined_id.as_deref().is_some_and(|joined| !is_before(joined, &owner.id)) {
+            wrong.push(
+                "joinedId: it has to be the id of another owner, of an earlier epoch than id".to_owned(),
+            );
         }
         if owner.servers.is_empty() {
             wrong.push(
@@ -161,9 +173,15 @@ mod tests {
         bad = Owner { servers: Vec::new(), ..owner() };
         let wrong = Settings::new(&bad, stop).expect_err("bad").join("; ");
         assert!(wrong.contains("servers is empty"), "{wrong}");
-        bad = Owner { joined_id: Some("seed-a".into()), ..owner() };
-        let wrong = Settings::new(&bad, stop).expect_err("bad").join("; ");
-        assert!(wrong.contains("joinedId: it has to be the id of another owner"), "{wrong}");
+        for (id, joined) in
+            [("seed-a", "seed-a"), ("seed-a", ""), ("seed-b/2", "seed-a/2"), ("seed-b/2", "seed-a/3")]
+        {
+            bad = Owner { id: id.into(), joined_id: Some(joined.into()), ..owner() };
+            let wrong = Settings::new(&bad, stop).expect_err("bad").join("; ");
+            assert!(wrong.contains("joinedId: it has to be the id of another owner"), "{joined}: {wrong}");
+        }
+        let good = Owner { id: "seed-b/2".into(), joined_id: Some("seed-a/1".into()), ..owner() };
+        assert!(Settings::new(&good, stop).is_ok());
         bad = Owner { grace: "20s".into(), ..owner() };
         let wrong = Settings::new(&bad, stop).expect_err("bad").join("; ");
         assert!(wrong.contains("grace of 20 seconds is shorter"), "{wrong}");

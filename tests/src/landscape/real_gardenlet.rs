@@ -39,7 +39,10 @@ impl RealGardenlet {
         let file = dir.join("config.json");
         let configuration = configuration(garden, seed, &dir, (health, port::reserve()?)).await?;
         std::fs::write(&file, configuration.to_string())?;
-        let mut process = Process::start(env, Spec::new("gardenlet", program).flag("config", &file))?;
+        // Each of these variables would change what it does.
+        let without = ["KUBECONFIG", "GARDEN_KUBECONFIG", "NAMESPACE"].map(|name| format!("--unset={name}"));
+        let spec = Spec::new("gardenlet", "env").args(without).arg(program).flag("config", &file);
+        let mut process = Process::start(env, spec)?;
         let probe = async || {
             let answer = reqwest::get(format!("http://127.0.0.1:{health}/healthz")).await?;
             ensure!(answer.status().is_success(), "{}", answer.status());
@@ -119,12 +122,10 @@ async fn install(garden: &GardenCluster, seed: &Seed) -> Result<()> {
             "apiVersion": "resources.gardener.cloud/v1alpha1", "kind": "ManagedResource",
             "metadata": {"name": name, "namespace": GARDEN}, "spec": {"class": "seed", "secretRefs": [{"name": "none"}]},
         });
-        let path = format!("{RESOURCES}/{GARDEN}/managedresources");
-        // One that exists was told before.
-        if seed.cluster.api().post(&path, &resource).await?.status == 201 {
-            let path = format!("{path}/{}/status", name.as_str().unwrap_or_default());
-            seed.cluster.api().patch(&path, MERGE, &status).await?.ok()?;
-        }
+        seed.cluster.apply(&[resource]).await?;
+        let name = name.as_str().unwrap_or_default();
+        let path = format!("{RESOURCES}/{GARDEN}/managedresources/{name}/status");
+        seed.cluster.api().patch(&path, MERGE, &status).await?.ok()?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! other through a load balancer for each of them.
 
 use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use repot_tests::landscape::dns::ZONE;
@@ -11,11 +12,17 @@ use repot_tests::landscape::seed::{BACKUP_SECRET, Seed};
 use repot_tests::landscape::{ControlPlaneOptions, DEADLINE};
 use repot_tests::wait::until;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
+use crate::migration::owner;
 use crate::migration::world::{SEEDS, World, run, small};
 use crate::migration::writer::{self, Writer};
 
 const MEMBERS: u32 = 3;
+/// How long members of the landscape serve without an answer that counts: interval and timeout of the owner check.
+const LEASE: Duration = Duration::from_secs(6);
+/// From one look at an Etcd to the next.
+const PAUSE: Duration = Duration::from_millis(500);
 const PEER: u16 = 2380;
 const CLIENT: u16 = 2379;
 const MERGE: &str = "application/merge-patch+json";
@@ -118,6 +125,21 @@ impl<'a> EtcdOfSeed<'a> {
         .await
     }
 
+    /// Lets the owner record name this seed alone. For several times as long as members serve without an answer that counts, they stay as
+    /// they were.
+    async fn become_owner(&self, id: &str, is_as_before: impl Fn(&Value) -> bool) -> Result<()> {
+        let record = self.world.name().owner_domain();
+        self.world.landscape.dns.set(&record, 5, &Values::Txt(vec![id.to_owned()])).await?;
+        owner::ensure_says(self.world, &self.seed.name, ("check", &[]), (0, &["is this Etcd"])).await?;
+        let begun = Instant::now();
+        while begun.elapsed() < 4 * LEASE {
+            let etcd = self.etcd().await?;
+            ensure!(is_as_before(&etcd["status"]), "after {:?}: {}", begun.elapsed(), etcd["status"]);
+            sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
     /// Creates what the members need, and the Etcd that joins the one of the other seed.
     async fn join(&self, other: &EtcdOfSeed<'_>, (own_id, joined_id): (&str, &str)) -> Result<()> {
         let namespace = self.namespace();
@@ -196,15 +218,9 @@ fn etcd_grows_to_another_seed_through_load_balancers_and_leaves_the_first() {
             status["bootstrapWithExistingCluster"]["released"] == true && status["readyReplicas"] == MEMBERS
         };
         destination.until("members without those of the source", is_alone).await?;
-        let record = world.name().owner_domain();
-        world.landscape.dns.set(&record, 5, &Values::Txt(vec![owners.0.to_owned()])).await?;
-        // The members of the source see that they are not the owners any more, which those of the destination are.
-        source
-            .until("no member that is ready", |status| {
-                status["readyReplicas"].as_u64().unwrap_or_default() == 0
-            })
-            .await?;
-        destination.until("members that serve as owners", is_alone).await?;
+        let has_none_ready = |status: &Value| status["readyReplicas"].as_u64().unwrap_or_default() == 0;
+        source.until("no member that is ready", has_none_ready).await?;
+        destination.become_owner(owners.0, is_alone).await?;
         world.landscape.stop_shoot(world.name(), SEEDS.0).await?;
         world.stop(SEEDS.1).await
     });

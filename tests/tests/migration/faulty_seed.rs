@@ -89,7 +89,11 @@ impl FaultySeed {
             frozen: Vec::new(),
             stale: Vec::new(),
         };
-        faulty.begin(worlds).await?;
+        if let Err(error) = faulty.begin(worlds).await {
+            // What tests share is healed, whatever became of the fault.
+            let healed = faulty.heal(worlds).await;
+            return Err(error.context(format!("the fault was not brought about; healed: {healed:?}")));
+        }
         Ok(faulty)
     }
 

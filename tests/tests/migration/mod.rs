@@ -9,7 +9,7 @@ mod faults;
 mod faulty_seed;
 mod forced;
 mod gardenlet;
-mod owner;
+pub mod owner;
 mod partitions;
 mod prober;
 mod quarantine;

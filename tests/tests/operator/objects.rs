@@ -75,6 +75,9 @@ fn what_cannot_be_is_refused_with_its_reason() {
                 owned(&json!({"id": "seed-a/1000000000000000000"})),
                 "must end with a slash and an epoch",
             ),
+            ("itself", owned(&json!({"joinedID": "a/7"})), "of an earlier epoch than id"),
+            ("later", owned(&json!({"joinedID": "b/8"})), "of an earlier epoch than id"),
+            ("timeless", owned(&json!({"joinedID": "b"})), "of an earlier epoch than id"),
             ("nobody", owned(&json!({"servers": []})), "spec.backup.ownerCheck.servers"),
             ("default", owned(&json!({"servers": null})), "missing required field \"servers\""),
             (
@@ -86,7 +89,7 @@ fn what_cannot_be_is_refused_with_its_reason() {
             let said = refusal(&place, &etcd(name, spec)).await?;
             ensure!(said.contains(why), "{name}: {said}");
         }
-        let owned = owned(&json!({"timeout": "29s", "grace": "40s", "interval": "1m1s"}));
+        let owned = owned(&json!({"timeout": "29s", "grace": "40s", "interval": "1m1s", "joinedID": "b/6"}));
         place.pods.apply(&[etcd("owned", json!({"replicas": 0, "backup": owned["backup"]}))]).await?;
         epochs_rise(&place).await?;
         let first = json!({

@@ -36,8 +36,7 @@ pub(super) struct Steps<'a, F: Flow> {
     pub(super) requeue: Option<Duration>,
     /// Why an abort is not granted.
     pub(super) refused: Option<Reason>,
-    /// A row has said what the flow as a whole waits for.
-    /// How urgent what the flow as a whole says is, where a row has told it.
+    /// How urgent is what the flow as a whole says; `None` where no row has said anything.
     told: Option<Urgency>,
 }
 

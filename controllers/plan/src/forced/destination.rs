@@ -4,7 +4,7 @@
 use repot_api::names::{CONFIRM_FORCED_MIGRATION, CONFIRM_SOURCE_STOPPED};
 
 use crate::{
-    ledger::Check,
+    ledger::{Check, NOT_CONFIRMED, SOURCE_CONTROLLERS_MAY_RUN},
     migration::{
         Loss, Notes, Side, Step,
         context::{Context, destination},
@@ -32,7 +32,7 @@ pub(super) fn is_loss_confirmed(context: &Context) -> Check {
             match request.confirmed {
                 true => Check::Met(format!("confirmed: {lost}")),
                 false => Check::waiting(
-                    "NotConfirmed",
+                    NOT_CONFIRMED,
                     format!(
                         "{lost}; confirm it by annotation {CONFIRM_FORCED_MIGRATION}={}",
                         request.source_seed
@@ -115,7 +115,7 @@ pub(super) fn are_controllers_fenced(context: &Context) -> Check {
         return Check::Met("somebody has confirmed that they are stopped".to_owned());
     }
     Check::waiting(
-        "SourceControllersMayRun",
+        SOURCE_CONTROLLERS_MAY_RUN,
         format!(
             "a machine-controller-manager of the source may run, and deletes VMs that it does not know; make sure that it cannot, and \
              confirm it by annotation {CONFIRM_SOURCE_STOPPED}={}",

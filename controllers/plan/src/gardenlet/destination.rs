@@ -10,7 +10,7 @@ use super::{
     step::Step,
 };
 use crate::{
-    ledger::Check,
+    ledger::{Check, NOT_CONFIRMED},
     migration::{Loss, observed::SourceSnapshot},
 };
 
@@ -49,7 +49,7 @@ pub(super) fn is_loss_confirmed(context: &Context) -> Check {
         match request.confirmed {
             true => Check::Met(format!("confirmed: {lost}")),
             false => Check::waiting(
-                "NotConfirmed",
+                NOT_CONFIRMED,
                 format!(
                     "{lost}; confirm it by annotation {CONFIRM_FORCED_MIGRATION}={}",
                     request.source_seed

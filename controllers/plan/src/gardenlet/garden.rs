@@ -11,7 +11,7 @@ use super::{
     notes::{FormerSeeds, Notes},
     observed::{BackupEntryFacts, GardenFacts, LastOperation, ShootFacts},
 };
-use crate::ledger::Check;
+use crate::ledger::{Check, NOT_CONFIRMED};
 
 /// What does not allow the migration to begin.
 fn obstacle(context: &Context, facts: &GardenFacts) -> Option<Check> {
@@ -63,7 +63,7 @@ pub(super) fn is_source_off(context: &Context) -> Check {
     match request.source_off {
         true => Check::Met("somebody has confirmed that nothing of the Shoot runs at the source".to_owned()),
         false => Check::waiting(
-            "NotConfirmed",
+            NOT_CONFIRMED,
             format!(
                 "nobody fences the source: an etcd, API server or controller that runs there would act beside those of the destination; \
                  switch its nodes off, or take its credentials away, and confirm it by annotation {CONFIRM_SOURCE_OFF}={}",

@@ -12,7 +12,7 @@ use super::{
     source::have_done,
     step::Step,
 };
-use crate::ledger::Check;
+use crate::ledger::{Check, MACHINES_DIFFER};
 
 pub(crate) fn is_bucket_readable(context: &Context) -> Check {
     destination(context, |facts| match &facts.bucket_problem {
@@ -195,7 +195,7 @@ pub(crate) fn are_machines_unchanged(context: &Context) -> Check {
         None => Check::waiting("MachinesUnreadable", "Machines and their classes cannot be compared"),
         Some(differences) => none_left(
             differences,
-            "MachinesDiffer",
+            MACHINES_DIFFER,
             "the machine-controller-manager would replace nodes",
             "Machines, classes and provider IDs are those of the source",
         ),
