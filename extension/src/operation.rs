@@ -8,7 +8,7 @@ use kube::{Client, Resource, ResourceExt};
 use tokio::time::timeout;
 
 use crate::{
-    annotations::SeenRequest,
+    annotations::{Requested, SeenRequest},
     decide::{Work, fulfils},
     kinds::{Cluster, ExtensionObject},
     provider::{Context, Failure, Outcome, Provider},
@@ -36,8 +36,11 @@ pub(crate) struct Operation<'a, P: Provider> {
 }
 
 impl<P: Provider> Operation<'_, P> {
-    /// Runs the operation on the object as it was read. The annotation is removed after the success is written, and only if it is
-    /// still the one that was seen.
+    /// Runs the operation on the object as it was read. An annotation is removed only if it is still the one that was seen.
+    ///
+    /// `migrate` and `restore` stay until the success is written: whoever starts next goes on with them. `reconcile` goes once the
+    /// status says Processing, which has the same effect. Gardener's gardenlet needs that: it does not look at the success of a
+    /// BackupBucket or BackupEntry whose annotation is still there, nor again when the annotation goes.
     pub(crate) async fn run(self, object: P::Object) -> Result<Ended, WriteError> {
         let mut writer = ObjectWriter::new(self.client.clone(), object.clone());
         if matches!(self.work, Work::Reconcile | Work::Restore) {
@@ -45,6 +48,10 @@ impl<P: Provider> Operation<'_, P> {
         }
         let description = format!("{} in progress", self.name());
         writer.report(&Report::new(&self.recorded, OperationState::Processing, 1, &description)).await?;
+        let seen = SeenRequest::of(&object);
+        if self.serves(&seen) == Some(Requested::Reconcile) {
+            writer.patch(Part::Metadata, |latest| Ok(self.remove_request(latest, &seen))).await?;
+        }
         let context = Context::new(self.client.clone(), self.recorded.clone(), self.cluster.clone(), writer);
         let outcome = self.call(&object, &context).await;
         let mut writer = context.into_writer();
@@ -97,12 +104,21 @@ impl<P: Provider> Operation<'_, P> {
         if matches!(self.work, Work::Migrate | Work::Delete) {
             ops.extend(remove_finalizer(latest, self.finalizer)?);
         }
-        let fulfilled = seen.requested().filter(|requested| fulfils(&self.recorded, *requested));
-        let keys = fulfilled.map(|requested| seen.removable(requested, &SeenRequest::of(latest)));
-        for key in keys.unwrap_or_default() {
-            ops.push(PatchOp::remove(format!("/metadata/annotations/{}", pointer_token(key))));
+        if self.serves(seen) != Some(Requested::Reconcile) {
+            ops.extend(self.remove_request(latest, seen));
         }
         Ok(ops)
+    }
+
+    /// The request that this operation serves; an older operation that goes on serves none.
+    fn serves(&self, seen: &SeenRequest) -> Option<Requested> {
+        seen.requested().filter(|requested| fulfils(&self.recorded, *requested))
+    }
+
+    fn remove_request(&self, latest: &P::Object, seen: &SeenRequest) -> Vec<PatchOp> {
+        let keys = self.serves(seen).map(|requested| seen.removable(requested, &SeenRequest::of(latest)));
+        let path = |key| format!("/metadata/annotations/{}", pointer_token(key));
+        keys.unwrap_or_default().into_iter().map(|key| PatchOp::remove(path(key))).collect()
     }
 
     async fn fail(
