@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 use repot_tests::gardener::RELEASE;
+use repot_tests::landscape::garden::CORE;
 use repot_tests::landscape::{Landscape, LandscapeOptions, RealGardenlet};
 use repot_tests::operator::apply_file;
 use repot_tests::wait::until;
@@ -46,7 +47,8 @@ fn gardenlet_of_gardener_begins_the_restore_of_a_shoot_whose_seed_is_dead() {
                 shoot["spec"]["seedName"] == SEEDS.1 && shoot["status"]["seedName"] == SEEDS.1,
                 "{shoot}"
             );
-            until_says(&world, "move", ("garden", "RestoreSucceeded"), &["Restore", "Processing"]).await
+            until_says(&world, "move", ("garden", "RestoreSucceeded"), &["Restore", "Processing"]).await?;
+            until_backups_succeed(&world).await
         })
         .await?;
         ensure!(gardenlet.log().contains("Restore"), "its log does not tell of a restore");
@@ -66,4 +68,24 @@ async fn until_restored_in_part(world: &World) -> Result<Value> {
         }
     })
     .await
+}
+
+/// Waits until gardenlet says that the bucket and the two BackupEntries of the restore are reconciled: it has seen what the controllers
+/// of the seed have reported.
+async fn until_backups_succeed(world: &World) -> Result<()> {
+    let garden = garden_of(world)?;
+    let bucket = format!("backupbuckets/{}", garden.bucket_of(SEEDS.1).await?);
+    let (namespace, own) = (world.name().project_namespace(), world.name().backup_entry());
+    let entry = |prefix: &str| format!("namespaces/{namespace}/backupentries/{prefix}{own}");
+    let expected = [(bucket, "Reconcile"), (entry("source-"), "Create"), (entry(""), "Restore")];
+    for (path, operation) in &expected {
+        until(&format!("gardenlet to finish {operation} of {path}"), DEADLINE, async || {
+            let found = garden.cluster.api().get(&format!("{CORE}/{path}")).await?.ok()?;
+            let last = &found["status"]["lastOperation"];
+            ensure!(last["type"] == *operation && last["state"] == "Succeeded", "{last}");
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
 }
