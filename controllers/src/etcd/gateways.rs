@@ -53,8 +53,16 @@ fn runs(pod: &Pod) -> bool {
 /// Where clients may just have left a member for good.
 const LEAVING: [&str; 2] = ["ClientsNotGone", "OutcomeUnknown"];
 
-/// Leads clients to all members that vote, by what a pass saw before it changed nothing.
-pub async fn lead(gateways: &HttpGateways, pass: &Pass) {
+/// Members of this Etcd whose Pods are ending, or are not there.
+pub fn away(observed: &Observed) -> Vec<String> {
+    let is_here =
+        |at| observed.pod(at).is_some_and(|pod| runs(pod) && pod.metadata.deletion_timestamp.is_none());
+    let away = (0..observed.places()).filter(|at| !is_here(*at));
+    away.map(|at| names::member(&observed.etcd, at)).collect()
+}
+
+/// Leads clients to all members that vote but those that are `away`, by what a pass saw before it changed nothing.
+pub async fn lead(gateways: &HttpGateways, pass: &Pass, away: &[String]) {
     let Some(seen) = pass.seen.as_ref().filter(|seen| seen.settled) else { return };
     match &pass.outcome {
         Outcome::Changed(_) => return,
@@ -63,6 +71,8 @@ pub async fn lead(gateways: &HttpGateways, pass: &Pass) {
     }
     let voters = seen.members.iter().filter(|member| member.role == Role::Voter && member.started);
     let voters: Vec<String> = voters.map(|member| member.slot.clone()).collect();
+    let here: Vec<String> = voters.iter().filter(|slot| !away.contains(slot)).cloned().collect();
+    let voters = if here.is_empty() { voters } else { here };
     if let Err(error) = gateways.set_backends(&voters).await {
         tracing::debug!(error, "a gateway was not told of the members; the next pass tells it again");
     }

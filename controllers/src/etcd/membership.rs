@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, PoisonError},
+    time::{Duration, Instant},
 };
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -15,7 +16,12 @@ use repot_etcd_core::{
 };
 use tokio::sync::Mutex;
 
-use super::{Result, access, agents, api::Etcd, gateways, names, observe::Observed};
+use super::{
+    Result, access, agents,
+    api::Etcd,
+    gateways, names,
+    observe::{Observed, is_ready},
+};
 use crate::{
     members::{DesiredMembership, Driver, HttpGateways, Limits, MemberSlot, Outcome, Pass, Seen},
     term::LeaseDeadline,
@@ -33,7 +39,12 @@ struct Link {
     driver: Driver,
     gateways: Option<Arc<HttpGateways>>,
     http: reqwest::Client,
+    /// The member that is being left for its Pod to be replaced, and since when.
+    leaving: Option<(String, Instant)>,
 }
+
+/// A Pod is replaced after this time, although clients are still at its member.
+const LEAVE_LIMIT: Duration = Duration::from_secs(60);
 
 impl Link {
     /// Whether it can be kept.
@@ -157,10 +168,51 @@ impl Memberships {
         }
         let pass = link.driver.pass(&wanted).await;
         if let Some(gateways) = &link.gateways {
-            gateways::lead(gateways, &pass).await;
+            gateways::lead(gateways, &pass, &gateways::away(observed)).await;
         }
         let Pass { seen, outcome, .. } = pass;
         Ok(MembershipStatus { seen, outcome: Some(outcome), said })
+    }
+
+    /// Leads clients away from the member at a place, so that its Pod can be replaced. Gives why that has to wait.
+    ///
+    /// # Errors
+    /// Where certificates cannot be read or used.
+    pub async fn vacate(
+        &self,
+        client: &Client,
+        observed: &Observed,
+        known: Option<&MembershipStatus>,
+        at: u32,
+    ) -> Result<Option<String>> {
+        let Some(known) = known.filter(|_| observed.pod(at).is_some_and(is_ready)) else { return Ok(None) };
+        let Some(seen) = &known.seen else { return Ok(None) };
+        let etcd = &observed.etcd;
+        let (versions, access) = access::access(client, etcd).await?;
+        let link = self.link(etcd, versions, access)?;
+        let mut link = link.lock().await;
+        let slot = names::member(etcd, at);
+        let begun = match &link.leaving {
+            Some((leaving, begun)) if *leaving == slot => *begun,
+            _ => link.leaving.insert((slot.clone(), Instant::now())).1,
+        };
+        let wanted = wanted(observed, places(observed), &known.said);
+        match link.driver.vacate(&wanted, seen, &slot).await {
+            Outcome::Done => Ok(None),
+            Outcome::Changed(_) => Ok(Some(format!("{slot} leads no more"))),
+            Outcome::Waiting(why) | Outcome::Refused(why) if begun.elapsed() < LEAVE_LIMIT => {
+                Ok(Some(why.message))
+            }
+            Outcome::Waiting(why) | Outcome::Refused(why) => {
+                tracing::warn!(
+                    etcd = etcd.name_any(),
+                    slot,
+                    why = why.message,
+                    "clients are still at the member"
+                );
+                Ok(None)
+            }
+        }
     }
 
     /// Drops the driver, gateways and HTTP client that are kept for an Etcd under its UID.
@@ -180,7 +232,7 @@ impl Memberships {
         let http = access::agent_client(&access)?;
         let driver = Driver::new(access, Limits::default()).during(self.term.clone());
         let (driver, gateways) = gateways::place(driver, &http, etcd.spec.etcd.gateway.is_some());
-        let link = Arc::new(Mutex::new(Link { versions, driver, gateways, http }));
+        let link = Arc::new(Mutex::new(Link { versions, driver, gateways, http, leaving: None }));
         links.insert(uid, link.clone());
         Ok(link)
     }

@@ -251,14 +251,27 @@ async fn act(
                 tracing::info!(claim = claim.name_any(), "deleting the volume of a member that was removed");
                 act::delete_claim(client, claim).await?;
             }
-            if let Some(pod) = rolling::to_replace(observed, *members, known) {
-                tracing::info!(pod = pod.name_any(), "replacing a Pod of an earlier template");
-                act::delete(client, pod).await?;
-            }
-            Ok(())
+            replace(context, observed, *members, known).await
         }
         Next::Wait(_) | Next::Rest => Ok(()),
     }
+}
+
+/// Replaces a Pod of an earlier template, once no client is at its member.
+async fn replace(
+    context: &Context,
+    observed: &Observed,
+    members: u32,
+    known: Option<&MembershipStatus>,
+) -> Result<()> {
+    let Some((at, pod)) = rolling::to_replace(observed, members, known) else { return Ok(()) };
+    let name = pod.name_any();
+    if let Some(why) = context.memberships.vacate(&context.client, observed, known, at).await? {
+        tracing::info!(pod = name, why, "a Pod of an earlier template stays a little longer");
+        return Ok(());
+    }
+    tracing::info!(pod = name, "replacing a Pod of an earlier template");
+    act::delete(&context.client, pod).await
 }
 
 fn layout(context: &Context, observed: &Observed, members: u32) -> Layout {

@@ -132,7 +132,9 @@ pub fn peer_urls(etcd: &Etcd, ordinal: u32) -> Vec<String> {
     std::iter::once(own).chain(further).collect()
 }
 
-fn scheme(tls: bool) -> &'static str {
+/// The scheme of URLs with or without TLS.
+#[must_use]
+pub fn scheme(tls: bool) -> &'static str {
     if tls { "https" } else { "http" }
 }
 

@@ -38,15 +38,18 @@ pub fn next(observed: &Observed, members: u32, known: Option<&MembershipStatus>)
     rolling::decide(&pods, well)
 }
 
-/// The Pod that is replaced next.
+/// The Pod that is replaced next, and its place.
 #[must_use]
 pub fn to_replace<'a>(
     observed: &'a Observed,
     members: u32,
     known: Option<&MembershipStatus>,
-) -> Option<&'a Pod> {
+) -> Option<(u32, &'a Pod)> {
     match next(observed, members, known) {
-        Roll::Replace(at) => observed.pod(u32::try_from(at).ok()?),
+        Roll::Replace(at) => {
+            let at = u32::try_from(at).ok()?;
+            Some((at, observed.pod(at)?))
+        }
         Roll::Done | Roll::Wait(_) => None,
     }
 }

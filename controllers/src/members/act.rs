@@ -4,11 +4,11 @@ use std::{future::Future, time::Duration};
 
 use etcd_client::{Client, Error, MemberAddOptions};
 use repot_api::conditions::Reason;
-use repot_etcd_core::members::{self as plan, MemberId};
+use repot_etcd_core::members::{self as plan, MemberId, Role};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 
-use super::{Change, DesiredMembership, Driver, Outcome, Seen};
+use super::{Change, DesiredMembership, Driver, Outcome, Seen, SeenMember};
 use crate::term::{LeaseDeadline, LeaseExpired};
 
 /// How often a leader that hands over is asked whether it has.
@@ -80,6 +80,28 @@ impl Driver {
                 self.release().await;
                 conclude(answer, Change::Leads { slot: named(id) })
             }
+        }
+    }
+
+    /// Has no client at the member of this slot any more, and nobody wait for it: the lead is moved first where it leads. Only where
+    /// clients are behind gateways; else they notice that it goes, whatever is done here.
+    pub async fn vacate(&mut self, wanted: &DesiredMembership, seen: &Seen, slot: &str) -> Outcome {
+        if self.gateways.is_none() {
+            return Outcome::Done;
+        }
+        let leaves = seen.members.iter().find(|member| member.slot == slot);
+        if let Some(leaves) = leaves.filter(|member| Some(member.id) == seen.leader) {
+            let is_heir = |one: &&SeenMember| {
+                one.id != leaves.id && one.side == leaves.side && one.role == Role::Voter && one.healthy
+            };
+            return match seen.members.iter().find(is_heir) {
+                Some(heir) => self.act(wanted, seen, plan::Change::MoveLeader(heir.id)).await,
+                None => Outcome::Done,
+            };
+        }
+        match self.leave(slot).await {
+            Ok(()) => Outcome::Done,
+            Err(why) => Outcome::Waiting(why),
         }
     }
 

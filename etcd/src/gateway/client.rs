@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use http::request::Parts;
 use hyper::{Request, Uri};
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 
 use super::{
     Shared, backoff,
@@ -27,12 +30,36 @@ pub(super) struct Client {
     pub(super) pool: Pool,
     /// Which of equally good members it prefers.
     pub(super) turn: usize,
+    /// Calls of one message that are being answered.
+    calls: watch::Sender<usize>,
+}
+
+/// A call of one message, until it is dropped.
+pub(super) struct CallInProgress<'a>(&'a watch::Sender<usize>);
+
+impl Drop for CallInProgress<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|calls| *calls -= 1);
+    }
 }
 
 impl Client {
     pub(super) fn new(shared: Arc<Shared>, turn: usize) -> Self {
         let pool = Pool::new(shared.dialer.clone());
-        Self { shared, pool, turn }
+        Self { shared, pool, turn, calls: watch::Sender::new(0) }
+    }
+
+    /// Counts a call.
+    pub(super) fn count(&self) -> CallInProgress<'_> {
+        self.calls.send_modify(|calls| *calls += 1);
+        CallInProgress(&self.calls)
+    }
+
+    /// Waits until no call of one message is being answered.
+    pub(super) async fn until_idle(&self) {
+        let mut calls = self.calls.subscribe();
+        // It lives as long as the sender, which is borrowed here.
+        let _ = calls.wait_for(|calls| *calls == 0).await;
     }
 
     /// The next member to try; when all were, they are tried again after a pause. `began`: when the first one was.

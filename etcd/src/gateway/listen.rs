@@ -34,8 +34,12 @@ const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const PING: Duration = Duration::from_secs(30);
 /// How long it has for that.
 const PONG: Duration = Duration::from_secs(10);
-/// How long calls that are being answered have when the gateway ends.
-const DRAIN: Duration = Duration::from_secs(5);
+/// How long calls that are being answered have when the gateway ends. An election may come in between.
+pub(super) const DRAIN: Duration = Duration::from_secs(15);
+/// How long a client takes to hear that it is to call elsewhere.
+const NOTICE: Duration = Duration::from_secs(1);
+/// How long the last answer takes to be sent.
+const FLUSH: Duration = Duration::from_millis(200);
 /// Headers carry a token at most.
 const HEADER_BYTES: u32 = 64 << 10;
 
@@ -134,6 +138,7 @@ async fn speak(
     let streams = shared.limits.streams;
     let authentication = shared.auth.turned_on();
     let client = Arc::new(Client::new(shared, turn));
+    let calls = client.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let client = client.clone();
         async move { client.answer(request).await }
@@ -156,6 +161,14 @@ async fn speak(
         // Its streams were opened when no user was asked for.
         () = authentication => connection.as_mut().graceful_shutdown(),
     }
-    // Watches do not end by themselves.
-    let _ = timeout(DRAIN, connection).await;
+    // Watches do not end by themselves, so only calls of one message are waited for.
+    let calls_end = async {
+        sleep(NOTICE).await;
+        calls.until_idle().await;
+        sleep(FLUSH).await;
+    };
+    tokio::select! {
+        _ = connection => {}
+        _ = timeout(DRAIN, calls_end) => {}
+    }
 }

@@ -286,7 +286,7 @@ impl Handle {
         }
     }
 
-    /// Ends it: no new connections, an end of streams, and five seconds for calls that are being answered.
+    /// Ends it: no new connections, an end of streams, and fifteen seconds for calls that are being answered.
     pub async fn stop(&self) {
         self.stop.cancel();
         self.task.wait().await;

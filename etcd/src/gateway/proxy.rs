@@ -62,7 +62,10 @@ impl Client {
                     Ok(watch::start(self.clone(), request, deadline))
                 }
                 Method::Stream | Method::Watch => self.stream(request, deadline).await,
-                Method::Write | Method::Read | Method::Once => self.unary(method, request, deadline).await,
+                Method::Write | Method::Read | Method::Once => {
+                    let _call = self.count();
+                    self.unary(method, request, deadline).await
+                }
             }
         };
         let answer = match deadline {
