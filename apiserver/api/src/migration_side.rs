@@ -3,7 +3,7 @@
 use repot_apimachinery::{
     field::FieldError,
     json::Node,
-    schema::{Field, Schema, Shape},
+    schema::{Field, ListType, Schema, Shape},
 };
 
 use crate::workflow::{self, CONDITIONS, MESSAGE, PAUSED_TIME, PLAN_VERSION, REASON, STEPS, TIME};
@@ -23,7 +23,7 @@ static FAILED_PHASE: Schema = Schema::choice(
 static SIDE_RETRY: Schema = Schema::of("The spec.retry that this side has followed last.", Shape::Integer);
 static RETRIED_TIME: Schema = Schema::of("When this side followed it.", Shape::String(Some("date-time")));
 static SIDE_STEPS: Schema = Schema::of(
-    "The steps of this side that were started, those of the rollback last; docs/reference/classic-migration.md and forced-migration.md have them all.",
+    "The steps of this side that were started, those of the rollback last; docs/reference/classic-migration.md, forced-migration.md and live-migration.md have them all.",
     STEPS,
 );
 static COUNT: Schema = Schema::of("Number of replicas.", Shape::Integer);
@@ -68,6 +68,22 @@ static FINAL_SNAPSHOT: Schema = Schema {
         Field::required("revision", &SNAPSHOT_REVISION),
     ]),
 };
+static MEMBER_NAME: Schema = Schema::string("Name of the member in etcd.");
+static MEMBER_PEER_URL: Schema = Schema::string("URL at which other members reach it.");
+static MEMBER_CLIENT_URL: Schema = Schema::string("URL at which clients reach it.");
+static MEMBER: Schema = Schema {
+    name: Some("cloud.gardener.migration.v1alpha1.ExposedMember"),
+    description: "A member of the etcd at the source, as other seeds reach it.",
+    shape: Shape::Object(&[
+        Field::required("clientUrl", &MEMBER_CLIENT_URL),
+        Field::required("name", &MEMBER_NAME),
+        Field::required("peerUrl", &MEMBER_PEER_URL),
+    ]),
+};
+static MEMBERS: Schema = Schema::of(
+    "Live, source: the members of the etcd, as other seeds reach them.",
+    Shape::List(&MEMBER, ListType::Atomic),
+);
 static LOSS_SNAPSHOT: Schema = Schema::string("Name of the newest snapshot in the bucket of the source.");
 static LOSS_TIME: Schema = Schema::of("When the snapshot was begun.", Shape::String(Some("date-time")));
 static LOSS_EPOCH: Schema = Schema::of("The highest epoch that the source was seen to have.", Shape::Integer);
@@ -123,6 +139,7 @@ pub(crate) static SIDE: Schema = Schema {
         Field::optional("formerSeeds", &FORMER_SEEDS),
         Field::optional("hibernated", &HIBERNATED),
         Field::optional("loss", &LOSS),
+        Field::optional("members", &MEMBERS),
         Field::optional("message", &MESSAGE),
         Field::optional("observedTime", &OBSERVED_TIME),
         Field::optional("ownerEpoch", &SIDE_EPOCH),

@@ -23,7 +23,7 @@ use repot_plan::{
     ledger::{Phase, Record, State},
     migration::{
         Loss, MigrationFlow, Notes as MigrationNotes,
-        observed::{FinalSnapshot, FormerOperation, Replicas},
+        observed::{ExposedMember, FinalSnapshot, FormerOperation, Replicas},
     },
     render,
     status::{fields, from_status, to_status},
@@ -34,6 +34,7 @@ fn the_pages_are_what_the_tables_say() {
     is_up_to_date("docs/reference/etcd-workflows.md", &render::etcd_workflows());
     is_up_to_date("docs/reference/classic-migration.md", &render::classic_migration());
     is_up_to_date("docs/reference/forced-migration.md", &render::forced_migration());
+    is_up_to_date("docs/reference/live-migration.md", &render::live_migration());
     is_up_to_date("docs/reference/gardenlet-migration.md", &render::gardenlet_migration());
     let page = "docs/reference/classic-gardenlet-migration.md";
     is_up_to_date(page, &render::classic_gardenlet_migration());
@@ -119,7 +120,13 @@ fn a_ledger_is_a_status_that_the_api_accepts() {
 #[test]
 fn a_ledger_of_a_side_is_a_status_that_the_api_accepts() {
     let replicas = || Some(Replicas::from([("kube-controller-manager".to_owned(), 1)]));
+    let member = ExposedMember {
+        name: "etcd-main-0".to_owned(),
+        peer_url: "https://a:2380".to_owned(),
+        client_url: "https://a:2379".to_owned(),
+    };
     let notes = MigrationNotes {
+        members: vec![member],
         hibernated: Some(false),
         workerless: Some(false),
         former_operation: Some(FormerOperation { kind: "Reconcile".into(), state: "Succeeded".into() }),

@@ -125,7 +125,7 @@ impl Context {
             // A dead source has no rows where gardenlet restores.
             Some(seed) if *seed == spec.source_seed => match migration.gardenlet_mode() {
                 Some(MigrationMode::Forced) => Vec::new(),
-                Some(MigrationMode::Classic) | None => vec![Side::Source],
+                Some(MigrationMode::Classic | MigrationMode::Live) | None => vec![Side::Source],
             },
             Some(seed) if *seed == spec.destination_seed => vec![Side::Destination],
             Some(_) => Vec::new(),

@@ -43,7 +43,7 @@ pub fn status(ledgers: &[(Side, &Ledger)], mode: MigrationMode, others: Others) 
     };
     let sides: Vec<Side> = Side::ALL.iter().copied().filter(is_counted).collect();
     let last = match mode {
-        MigrationMode::Classic => Step::MoveCommitted,
+        MigrationMode::Classic | MigrationMode::Live => Step::MoveCommitted,
         MigrationMode::Forced => Step::OwnerRecordTaken,
     };
     let counted: Vec<_> = ledgers.iter().copied().filter(|(side, _)| sides.contains(side)).collect();
@@ -57,7 +57,8 @@ pub fn status(ledgers: &[(Side, &Ledger)], mode: MigrationMode, others: Others) 
         "message": message,
         "ownerEpoch": epoch,
         "pointOfNoReturn": committed.map(Time::to_rfc3339),
-        "apiOutage": outage(ledgers),
+        // The API of a live migration is never away.
+        "apiOutage": if mode == MigrationMode::Live { Value::Null } else { outage(ledgers) },
     });
     let Value::Object(fields) = fields else { return Map::new() };
     fields.into_iter().filter(|(_, value)| !value.is_null()).collect()

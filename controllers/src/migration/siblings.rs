@@ -64,7 +64,7 @@ pub fn obstacle(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -
             may_have_more || !has_ended && !can_be_continued(other, own)
         }
         Some(MigrationMode::Forced) => !has_ended_in_garden(other) && !can_be_superseded(other, own),
-        Some(MigrationMode::Classic) | None => {
+        Some(MigrationMode::Classic | MigrationMode::Live) | None => {
             !other.has_ended() && other.superseded_by().is_none() && other.continued_by().is_none()
         }
     };

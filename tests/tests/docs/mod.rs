@@ -15,6 +15,7 @@ const GENERATED: &[&str] = &[
     "docs/reference/classic-migration.md",
     "docs/reference/classic-migration-faults.md",
     "docs/reference/forced-migration.md",
+    "docs/reference/live-migration.md",
     "docs/reference/gardenlet-migration.md",
     "docs/reference/classic-gardenlet-migration.md",
     "docs/reference/etcd-workflows.md",

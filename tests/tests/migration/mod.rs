@@ -17,7 +17,7 @@ mod real_gardenlet;
 mod retries;
 mod rounds;
 mod steered;
-mod story;
+pub mod story;
 mod takeover;
 mod traffic;
 pub mod world;

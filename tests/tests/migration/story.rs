@@ -12,6 +12,8 @@ use super::world::World;
 
 /// How long a whole migration may take on two cores.
 pub const DEADLINE: Duration = Duration::from_secs(900);
+/// Length of a time of day.
+const TIME: usize = 8;
 const PATH: &str = "/apis/migration.gardener.cloud/v1alpha1/namespaces";
 
 /// The garden of the landscape.
@@ -27,6 +29,11 @@ pub async fn create(world: &World, name: &str, seeds: (&str, &str)) -> Result<()
 /// Creates a forced migration of the Shoot, which nobody has confirmed.
 pub async fn create_forced(world: &World, name: &str, seeds: (&str, &str)) -> Result<()> {
     create_in_mode(world, name, seeds, "Forced").await
+}
+
+/// Creates a live migration of the Shoot.
+pub async fn create_live(world: &World, name: &str, seeds: (&str, &str)) -> Result<()> {
+    create_in_mode(world, name, seeds, "Live").await
 }
 
 async fn create_in_mode(world: &World, name: &str, (from, to): (&str, &str), mode: &str) -> Result<()> {
@@ -218,29 +225,32 @@ pub fn duration(migration: &Value, (side, step): (&str, &str)) -> Result<Duratio
 
 /// When the steps of the outage were started and reached, a line each, by the clocks of the sides.
 pub fn outage_steps(migration: &Value) -> String {
-    let sides = ["source", "destination"].into_iter();
-    let of = |side: &'static str| {
-        migration["status"][side]["steps"].as_array().into_iter().flatten().map(move |step| (side, step))
-    };
-    let time = |step: &Value, field: &str| {
-        step[field].as_str().unwrap_or_default().get(11..19).unwrap_or_default().to_owned()
-    };
-    let all: Vec<_> = sides.flat_map(of).collect();
-    let started = |name: &str| {
-        all.iter().find(|(_, step)| step["name"] == name).map(|(_, step)| time(step, "startTime"))
-    };
+    let all = timeline(migration);
+    let started =
+        |name: &str| all.iter().find(|line| line.ends_with(name)).map(|line| line[..TIME].to_owned());
     let (from, to) =
-        (started("SourceApiStopped").unwrap_or_default(), started("ApiDnsSwitched").unwrap_or_default());
-    let mut lines: Vec<String> = all
-        .iter()
-        .filter(|(_, step)| (from.clone()..=to.clone()).contains(&time(step, "startTime")))
-        .map(|(side, step)| {
+        (started(" SourceApiStopped").unwrap_or_default(), started(" ApiDnsSwitched").unwrap_or_default());
+    let lines: Vec<_> = all.into_iter().filter(|line| (&*from..=&*to).contains(&&line[..TIME])).collect();
+    lines.join("\n")
+}
+
+/// When the steps of source and destination were started and reached, a line each, by the clocks of the sides.
+pub fn timeline(migration: &Value) -> Vec<String> {
+    let time = |step: &Value, field: &str| {
+        let time = step[field].as_str().unwrap_or_default().get(11..11 + TIME);
+        time.unwrap_or("--:--:--").to_owned()
+    };
+    let sides = ["source", "destination"].into_iter();
+    let of_side = |side: &'static str| {
+        let steps = migration["status"][side]["steps"].as_array().into_iter().flatten();
+        steps.map(move |step| {
             let name = step["name"].as_str().unwrap_or_default();
             format!("{} {} {side} {name}", time(step, "startTime"), time(step, "completionTime"))
         })
-        .collect();
+    };
+    let mut lines: Vec<String> = sides.flat_map(of_side).collect();
     lines.sort();
-    lines.join("\n")
+    lines
 }
 
 /// The Shoot in the garden.

@@ -112,8 +112,10 @@ fn what_cannot_be_is_refused_with_its_reason() {
             );
             ensure!(said.contains(why), "{said}");
         }
-        // Unlike elsewhere, volumes may be changed.
-        place.patch(json!({"spec": {"volumeClaimTemplate": "other"}})).await
+        // Unlike elsewhere, volumes may be changed. No member has founded anything on those.
+        place.patch(json!({"spec": {"volumeClaimTemplate": "other"}})).await?;
+        let etcd = json!({"bootstrapWithExistingCluster": joins});
+        place.patch(json!({"spec": {"volumeClaimTemplate": "another", "etcd": etcd, "replicas": 1}})).await
     });
 }
 

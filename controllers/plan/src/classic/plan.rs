@@ -36,6 +36,7 @@ pub static PLAN: Plan<MigrationFlow> = Plan {
         "formerOperation",
         "hibernated",
         "loss",
+        "members",
         "ownerEpoch",
         "ownershipEnded",
         "volumes",

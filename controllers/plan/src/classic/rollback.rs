@@ -14,11 +14,10 @@ use crate::{
         destination::{has_stopped, is_removed, is_stopped, remove, stop},
         effect::Effect,
         garden::{is_seed_name_restored, restore_seed_name},
-        observed::{ExtensionOperation, OwnerId, OwnerRecord, Replicas, Workloads},
+        going_back as back,
+        observed::{ExtensionOperation, OwnerId, OwnerRecord},
         rows::day_long,
-        source::{
-            delete_owner, epoch_of, have_done, is_etcd_stopped, is_final_snapshot_taken, note_final_snapshot,
-        },
+        source::{delete_owner, epoch_of, is_etcd_stopped, is_final_snapshot_taken, note_final_snapshot},
     },
 };
 
@@ -75,8 +74,8 @@ pub(crate) static ROLLBACK: &[Row<MigrationFlow>] = &[
         does: "As many kube-apiservers as before run at the source, and one is ready.",
         guard: |context| context.notes.api_servers.is_some(),
         advice: "see why the kube-apiservers of the source do not become ready; the etcd serves",
-        effects: restore_api,
-        ..day_long(Side::Source, Step::SourceApiRestored, is_api_restored)
+        effects: back::restore_api,
+        ..day_long(Side::Source, Step::SourceApiRestored, back::is_api_restored)
     },
     Row {
         after: &[Step::DestinationFenced],
@@ -84,15 +83,15 @@ pub(crate) static ROLLBACK: &[Row<MigrationFlow>] = &[
         guard: |context| context.notes.dns_records_migrated,
         advice: "see in the DNSRecords what their controller reports",
         effects: |_| vec![Effect::RequestDnsRecords { operation: ExtensionOperation::Restore }],
-        ..day_long(Side::Source, Step::DnsRecordsRestored, are_dns_records_restored)
+        ..day_long(Side::Source, Step::DnsRecordsRestored, back::are_dns_records_restored)
     },
     Row {
         after: &[Step::SourceApiRestored],
         does: "As many controllers as before run at the source.",
         guard: |context| context.notes.controllers.is_some(),
         advice: "see why the controllers of the source do not start",
-        effects: restore_controllers,
-        ..day_long(Side::Source, Step::SourceControllersRestored, are_controllers_restored)
+        effects: back::restore_controllers,
+        ..day_long(Side::Source, Step::SourceControllersRestored, back::are_controllers_restored)
     },
     Row {
         after: &[Step::SourceControllersRestored],
@@ -109,8 +108,8 @@ pub(crate) static ROLLBACK: &[Row<MigrationFlow>] = &[
         on_failure: OnFailure::Skip,
         timeout: Timeout::Hours(2),
         advice: "set the TTL of the DNSRecord by hand",
-        effects: restore_ttl,
-        ..day_long(Side::Source, Step::ApiTtlRestored, is_ttl_restored)
+        effects: back::restore_ttl,
+        ..day_long(Side::Source, Step::ApiTtlRestored, back::is_ttl_restored)
     },
     Row {
         after: &[Step::DestinationStopped, Step::SourceControllersRestored],
@@ -242,41 +241,6 @@ fn restore_etcd(context: &Context) -> Vec<Effect> {
     vec![Effect::EnsureEtcd { standby, volumes, from, owner, replicas, fence }]
 }
 
-fn are_as_before(workloads: &Workloads, before: Option<&Replicas>, fence: &str, what: &str) -> Check {
-    let is_any_wanted = before.is_some_and(|before| before.values().any(|replicas| *replicas > 0));
-    if before != Some(&workloads.wanted) || workloads.fence != fence {
-        Check::waiting("Starting", format!("the replicas of {what}s are being written"))
-    } else if is_any_wanted && workloads.ready == 0 {
-        Check::waiting("NotReady", format!("no {what} is ready"))
-    } else {
-        Check::Met(format!("{} {what}s are ready", workloads.ready))
-    }
-}
-
-fn is_api_restored(context: &Context) -> Check {
-    let (before, fence) = (context.notes.api_servers.as_ref(), context.rollback_fence());
-    source(context, |facts| are_as_before(&facts.api, before, &fence, "kube-apiserver"))
-}
-
-fn restore_api(context: &Context) -> Vec<Effect> {
-    let replicas = context.notes.api_servers.clone().into_iter();
-    replicas.map(|replicas| Effect::EnsureApi { replicas, fence: context.rollback_fence() }).collect()
-}
-
-fn are_dns_records_restored(context: &Context) -> Check {
-    source(context, |facts| have_done(&facts.dns_records, ExtensionOperation::Restore))
-}
-
-fn are_controllers_restored(context: &Context) -> Check {
-    let (before, fence) = (context.notes.controllers.as_ref(), context.rollback_fence());
-    source(context, |facts| are_as_before(&facts.controllers, before, &fence, "controller"))
-}
-
-fn restore_controllers(context: &Context) -> Vec<Effect> {
-    let replicas = context.notes.controllers.clone().into_iter();
-    replicas.map(|replicas| Effect::EnsureControllers { replicas, fence: context.rollback_fence() }).collect()
-}
-
 /// Written once by this fence, so that a request to wake it that is still on its way is refused.
 fn is_etcd_asleep(context: &Context) -> Check {
     match is_etcd_stopped(context) {
@@ -298,20 +262,4 @@ fn hibernate_etcd(context: &Context) -> Vec<Effect> {
             fence: context.rollback_fence(),
         })
         .collect()
-}
-
-fn is_ttl_restored(context: &Context) -> Check {
-    let (former, fence) = (context.notes.api_ttl().unwrap_or_default(), context.rollback_fence());
-    source(context, |facts| {
-        if facts.api_ttl == former && facts.api_ttl_fence == fence {
-            Check::Met(format!("the TTL is {} s", former.as_secs()))
-        } else {
-            Check::waiting("RestoringTTL", "the DNS record of the API is being written")
-        }
-    })
-}
-
-fn restore_ttl(context: &Context) -> Vec<Effect> {
-    let former = context.notes.api_ttl().into_iter();
-    former.map(|ttl| Effect::EnsureApiTtl { ttl, fence: context.rollback_fence() }).collect()
 }

@@ -77,7 +77,7 @@ impl Context<'_> {
     /// Where the replicas of the control plane are noted: at the source, or in a forced migration at the destination.
     pub(crate) fn replica_notes(&self) -> Option<&Notes> {
         match self.observed.request.mode {
-            MigrationMode::Classic => self.source_notes(),
+            MigrationMode::Classic | MigrationMode::Live => self.source_notes(),
             MigrationMode::Forced => Some(self.notes),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::observed::{ExtensionOperation, FinalSnapshot, OwnerId, Replicas};
+use super::observed::{ExposedMember, ExtensionOperation, FinalSnapshot, OwnerId, Replicas};
 
 /// A target that is requested again in each pass until it is observed.
 ///
@@ -122,6 +122,36 @@ pub enum Effect {
         owner: OwnerId,
         /// Replicas, at least; zero makes no members. An etcd of these volumes, owner and fence that has more keeps them.
         replicas: u32,
+        /// Which table of which migration asks.
+        fence: String,
+    },
+    /// Other seeds reach each member of the etcd at this side. At the source, members are known by these addresses alone.
+    ExposeMembers {
+        /// Which table of which migration asks.
+        fence: String,
+    },
+    /// The members of the etcd at this side are known by their former addresses again, and then no other seed reaches them.
+    HideMembers {
+        /// Which table of which migration asks.
+        fence: String,
+    },
+    /// Destination: the members join the etcd of the source, and serve while the owner record has either of two IDs.
+    JoinEtcd {
+        /// Name of the set of volumes.
+        volumes: String,
+        /// The owner ID that members check.
+        owner: OwnerId,
+        /// The owner ID of the source.
+        joined: OwnerId,
+        /// The members of the source.
+        members: Vec<ExposedMember>,
+        /// Replicas of the Etcd.
+        replicas: u32,
+        /// Which table of which migration asks.
+        fence: String,
+    },
+    /// Destination: the members of the source are removed from the etcd.
+    RemoveSourceMembers {
         /// Which table of which migration asks.
         fence: String,
     },

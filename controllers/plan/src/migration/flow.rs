@@ -58,7 +58,7 @@ impl Flow for MigrationFlow {
         if side == Side::Destination {
             return request.continued.is_none();
         }
-        side != Side::Source || (request.mode == MigrationMode::Classic && request.superseded.is_none())
+        side != Side::Source || (request.mode != MigrationMode::Forced && request.superseded.is_none())
     }
 
     fn cleanup(context: &StepContext<'_, Self>) -> Vec<Effect> {
@@ -83,6 +83,10 @@ impl Flow for MigrationFlow {
             // Machines may be deleted there again: the next migration removes them with all else.
             Facts::Destination(facts) if request.continued.is_some() && facts.machine_guard => {
                 vec![Effect::EnsureNoMachineGuard]
+            }
+            // The same of what other seeds reach the members by.
+            Facts::Source(facts) if context.ledger.phase.is_rollback() && facts.is_exposed() => {
+                vec![Effect::HideMembers { fence: context.rollback_fence() }]
             }
             Facts::Source(_) | Facts::Destination(_) => Vec::new(),
         }

@@ -140,7 +140,7 @@ pub(crate) fn is_ignored(context: &Context) -> Check {
 
 /// What somebody has requested of gardenlet and gardenlet does first. Nobody waits for the gardenlet of a dead seed.
 fn operation_before<'a>(context: &Context, facts: &'a GardenFacts) -> Option<&'a str> {
-    let waits = context.observed.request.mode == MigrationMode::Classic;
+    let waits = context.observed.request.mode != MigrationMode::Forced;
     facts.requested_operation.as_deref().filter(|_| waits)
 }
 

@@ -2,7 +2,7 @@
 //! than one table.
 //!
 //! Three controllers work on one ControlPlaneMigration: one in the garden and one on each seed. Its `spec.mode` chooses the tables:
-//! [`classic`](crate::classic) or [`forced`](crate::forced). All tables are of one flow, so that what was recorded by one can be read
+//! [`classic`](crate::classic), [`forced`](crate::forced) or [`live`](crate::live). All tables are of one flow, so that what was recorded by one can be read
 //! as evidence by another: a forced migration supersedes a classic one that is stuck.
 //!
 //! | file | has |
@@ -13,6 +13,7 @@
 //! | `effect.rs` | what can be requested |
 //! | `context.rs` | what rows decide on |
 //! | `garden.rs`, `source.rs`, `destination.rs`, `standby.rs`, `api_dns.rs` | checks and effects of the rows, by side |
+//! | `going_back.rs` | the same for rows that bring the source back in a rollback |
 //! | `rows.rs`, `shared.rs` | what rows share, and rows of more than one table |
 //! | `retry.rs` | when a failed migration goes on |
 //! | `flow.rs` | the flow of the engine |
@@ -26,6 +27,7 @@ pub(crate) mod destination;
 mod flow;
 pub(crate) mod garden;
 mod garden_facts;
+pub(crate) mod going_back;
 pub(crate) mod ignored;
 mod notes;
 pub(crate) mod retry;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::observed::{FinalSnapshot, FormerOperation, Replicas};
+use super::observed::{ExposedMember, FinalSnapshot, FormerOperation, Replicas};
 
 /// What one side remembers. It is part of that side's status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +55,9 @@ pub struct Notes {
     /// Forced: what is lost with the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
+    /// Live, source: the members of the etcd, as other seeds reach them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<ExposedMember>,
     /// `migrate` was requested of the DNSRecords at the source.
     #[serde(skip_serializing_if = "is_false")]
     pub dns_records_migrated: bool,

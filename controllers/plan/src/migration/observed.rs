@@ -74,6 +74,8 @@ pub enum MigrationMode {
     Classic,
     /// Nobody waits for the source.
     Forced,
+    /// Source and destination serve at the same time, on one etcd.
+    Live,
 }
 
 /// What one side observes of its own cluster.
@@ -197,6 +199,47 @@ pub struct EtcdFacts {
     pub epoch: u64,
     /// Who wrote the Etcd last.
     pub fence: String,
+    /// How far its members are on their way into the etcd of another one.
+    pub joining: Joining,
+    /// Whether its members are known by addresses that other seeds reach, and by no others.
+    pub is_exposed: bool,
+    /// Whether all its members are ready and run as the Etcd says now.
+    pub is_settled: bool,
+}
+
+/// How far the members of an Etcd are on their way into the etcd of another one, and how far those of the other one are on their way out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Joining {
+    /// They have joined none, or not all of them have yet.
+    #[default]
+    Apart,
+    /// All have joined, beside those of the other one.
+    Joined,
+    /// All have joined, and those of the other one are removed.
+    Released,
+}
+
+/// A member of an etcd, as other seeds reach it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExposedMember {
+    /// Its name in etcd.
+    pub name: String,
+    /// Where other members reach it.
+    pub peer_url: String,
+    /// Where clients reach it.
+    pub client_url: String,
+}
+
+/// How other seeds reach the members of an etcd.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exposure {
+    /// All members that the Etcd is to have.
+    pub members: Vec<ExposedMember>,
+    /// What is not there yet, in words; empty where other seeds reach all members.
+    pub missing: Vec<String>,
+    /// Objects that exist for it.
+    pub left: Vec<String>,
 }
 
 /// What the controller of the source observes.
@@ -212,6 +255,8 @@ pub struct SourceFacts {
     pub api_answered: Option<Time>,
     /// The etcd at this side.
     pub etcd: EtcdFacts,
+    /// How other seeds reach its members. It is not asked for in other modes than Live.
+    pub exposure: Exposure,
     /// The owner record, as this side reads it.
     pub owner: OwnerRecord,
     /// Longest time for which a member may still believe in an earlier owner record: TTL, check interval and grace.
@@ -226,10 +271,20 @@ pub struct SourceFacts {
     pub api_ttl_fence: String,
     /// DNSRecords of the Shoot.
     pub dns_records: Extensions,
+    /// Whether all servers of the zone answer with the source for the name of the API. It is asked for in the rollback of a live
+    /// migration alone.
+    pub api_dns_here: bool,
     /// Other extension resources of the Shoot.
     pub extensions: Extensions,
     /// Kinds of objects of the Shoot that are left at the source.
     pub left: Vec<String>,
+}
+
+impl SourceFacts {
+    /// Whether anything of an exposure of members is there.
+    pub(crate) fn is_exposed(&self) -> bool {
+        self.etcd.is_exposed || !self.exposure.left.is_empty()
+    }
 }
 
 /// Extension resources with an operation in progress.
@@ -295,6 +350,10 @@ pub struct DestinationFacts {
     pub is_followed: bool,
     /// The etcd at this side.
     pub etcd: EtcdFacts,
+    /// How other seeds reach its members. It is not asked for in other modes than Live.
+    pub exposure: Exposure,
+    /// DNSRecords of the Shoot, but for that of the owner, and how far their `migrate` is. It is asked for in a rollback alone.
+    pub dns_records: Extensions,
     /// The kube-apiservers at this side.
     pub api: Workloads,
     /// Why the API does not answer at its Service, or that has no address; `None` where all is well.

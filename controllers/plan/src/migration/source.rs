@@ -268,6 +268,11 @@ pub(crate) fn stop_etcd(context: &Context) -> Vec<Effect> {
     }
 }
 
+/// Of a live migration: they have left the etcd, so nothing is to be stored any more.
+pub(crate) fn stop_removed_members(context: &Context) -> Vec<Effect> {
+    scale_etcd(context, 0, context.forward_fence())
+}
+
 pub(crate) fn note_dns(_: &Context, notes: &mut Notes) {
     notes.dns_records_migrated = true;
 }

@@ -15,7 +15,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// Steps of classic and forced migrations and of their rollbacks. The tables say what each of them does.
+    /// Steps of classic, forced and live migrations and of their rollbacks. The tables say what each of them does.
     pub enum Step {
         /// Forced: migrations that this one supersedes have ended.
         OthersSuperseded,
@@ -81,10 +81,24 @@ named_enum! {
         EtcdServes,
         /// A kube-apiserver of the destination is ready.
         ApiServes,
+        /// Live: other seeds reach the members at the source.
+        SourceMembersExposed,
+        /// Live: other seeds reach the members at the destination, once they run.
+        DestinationMembersExposed,
+        /// Live: members of both seeds are one etcd (GEP-39).
+        SixMemberEtcdReady = "SixMemberETCDReady",
+        /// Live: no resolver has the address of the source any more.
+        SourceAddressExpired,
         /// The point of no return: clients may be sent to the destination.
         MoveCommitted,
         /// The DNS record of the API names the destination.
         ApiDnsSwitched,
+        /// Live: the members of the source have left the etcd.
+        SourceMembersRemoved,
+        /// Live: no other seed reaches the members at the destination any more.
+        DestinationMembersHidden,
+        /// Live: the bucket of the destination has a snapshot of the etcd.
+        SnapshotStored,
         /// All members of the etcd of the destination are ready.
         EtcdComplete,
         /// Forced: the bucket of the destination has the snapshots as well that its etcd did not begin with.
@@ -123,6 +137,10 @@ named_enum! {
         MachineGuardRemoved,
         /// The last operation of the Shoot says that the migration succeeded.
         OperationSucceeded,
+        /// Rollback: DNS controllers of the destination do not write the records of the Shoot any more.
+        DestinationDnsReleased,
+        /// Rollback: no resolver has the address of the destination any more.
+        DestinationAddressExpired,
         /// Rollback: no kube-apiserver, controller or member runs at the destination.
         DestinationStopped,
         /// Rollback: the etcd on the former volumes of the source is ended by its final snapshot.
@@ -135,6 +153,8 @@ named_enum! {
         SourceEtcdRestored,
         /// Rollback: as many kube-apiservers as before run at the source.
         SourceApiRestored,
+        /// Rollback: no other seed reaches the members at the source any more.
+        SourceMembersHidden,
         /// Rollback: DNS controllers of the source reconcile the records of the Shoot again.
         DnsRecordsRestored,
         /// Rollback: as many controllers as before run at the source.

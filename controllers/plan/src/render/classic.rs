@@ -1,4 +1,4 @@
-//! The tables of classic and forced migrations.
+//! The tables of classic, forced and live migrations.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::{on_failure, proof, timeout};
 use crate::{
     classic::PLAN,
     flow::{Flow, PAUSE_LIMIT, Plan, Row},
-    forced,
+    forced, live,
     named::Named,
 };
 
@@ -64,6 +64,29 @@ back; nobody waits for them. [Steps of a classic migration](classic-migration.md
 pub fn forced_migration() -> String {
     let mut text = format!("{FORCED_HEAD}\n## Forward\n\n");
     tables(&mut text, &forced::PLAN);
+    text
+}
+
+const LIVE_HEAD: &str = "# Steps of a live migration
+
+Generated from the tables of `controllers/plan`; a test compares this page with them.
+
+Source and destination serve at the same time, on one etcd: `spec.mode: Live`. It is for control planes that are highly
+available and awake, and for seeds that reach each other.
+[Steps of a classic migration](classic-migration.md) explains the columns.
+
+| ends as | what holds then |
+|---|---|
+| Succeeded | the destination serves; the etcd has its members alone |
+| RolledBack, Cancelled | a step failed, or it was aborted, before members of the source left; the source serves as before |
+| Failed | a step failed past the point of no return, or in the rollback; `status.message` says what a person can do |
+";
+
+/// The forward table and the rollback table of a live migration as Markdown.
+#[must_use]
+pub fn live_migration() -> String {
+    let mut text = format!("{LIVE_HEAD}\n## Forward\n\n");
+    tables(&mut text, &live::PLAN);
     text
 }
 

@@ -6,7 +6,7 @@ mod gardenlet;
 
 use std::fmt::Write as _;
 
-pub use classic::{classic_migration, forced_migration};
+pub use classic::{classic_migration, forced_migration, live_migration};
 pub use etcd::etcd_workflows;
 pub use gardenlet::{classic_gardenlet_migration, gardenlet_migration};
 

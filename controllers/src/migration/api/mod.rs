@@ -16,7 +16,7 @@ use repot_api::names::{CONFIRM_SOURCE_STOPPED, MIGRATION_GROUP, V1ALPHA1};
 use repot_plan::{
     classic,
     flow::Plans,
-    forced,
+    forced, live,
     migration::{MigrationFlow, Side, Step, observed::MigrationMode},
     named::Named,
 };
@@ -105,6 +105,7 @@ impl ControlPlaneMigration {
         match self.spec.mode.as_str() {
             "" | "Classic" if is_ours => Some(MigrationMode::Classic),
             "Forced" if is_ours => Some(MigrationMode::Forced),
+            "Live" if is_ours => Some(MigrationMode::Live),
             _ => None,
         }
     }
@@ -125,6 +126,7 @@ impl ControlPlaneMigration {
     pub fn plans(&self) -> &'static Plans<MigrationFlow> {
         match self.mode() {
             Some(MigrationMode::Forced) => &forced::PLANS,
+            Some(MigrationMode::Live) => &live::PLANS,
             Some(MigrationMode::Classic) | None => &classic::PLANS,
         }
     }
@@ -158,7 +160,9 @@ impl ControlPlaneMigration {
                     || is_reached(Side::Garden, Step::SourceQuarantined)
                     || is_reached(Side::Source, Step::SourceControllersStopped)
             }
-            Some(MigrationMode::Classic) | None => is_reached(Side::Source, Step::MigratedStateSynced),
+            Some(MigrationMode::Classic | MigrationMode::Live) | None => {
+                is_reached(Side::Source, Step::MigratedStateSynced)
+            }
         }
     }
 
@@ -211,6 +215,9 @@ impl ControlPlaneMigration {
             |side, step| self.step(side, step).is_some_and(|step| step["startTime"].is_string());
         let has_ended =
             |side, step| self.step(side, step).is_some_and(|step| step["completionTime"].is_string());
+        if self.mode() == Some(MigrationMode::Live) {
+            return false;
+        }
         let is_handed_over = has_ended(Side::Source, Step::FinalSnapshotTaken);
         match side {
             Side::Garden => false,

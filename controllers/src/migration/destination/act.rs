@@ -8,7 +8,7 @@ use repot_plan::migration::{
 };
 use serde_json::json;
 
-use super::{buckets, carried, cluster, copies, guard, objects::Objects, prepare, remove, restore};
+use super::{buckets, carried, cluster, copies, guard, live, objects::Objects, prepare, remove, restore};
 use crate::{
     errors::is_not_found,
     etcd::api::{Etcd, FENCE, Store},
@@ -16,7 +16,7 @@ use crate::{
         error::{Error, Result},
         pass::Pass,
         seed::{
-            api_record,
+            api_record, extensions,
             owner::{self, OwnerRecordOf},
             params, scale, under,
         },
@@ -44,6 +44,16 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
         Effect::EnsureEtcd { standby, volumes, owner, replicas, fence, .. } => {
             main_etcd(pass, objects, *standby, (volumes, owner), (*replicas, fence)).await?;
             other_etcds(pass, objects, *replicas, fence).await
+        }
+        Effect::ExposeMembers { .. } => live::expose(pass, objects).await,
+        Effect::JoinEtcd { volumes, owner, joined, members, replicas, fence } => {
+            let join = live::Join { volumes, owner, joined, members, replicas: *replicas };
+            live::join(pass, objects, &join, fence).await
+        }
+        Effect::RemoveSourceMembers { fence } => live::remove_source_members(pass, objects, fence).await,
+        Effect::HideMembers { fence } => live::hide(pass, objects, fence).await,
+        Effect::RequestDnsRecords { operation } => {
+            extensions::request(seed, namespace, objects.records.iter(), *operation, uid).await
         }
         Effect::CheckOwner => objects.etcds.check_owner(seed),
         Effect::EnsureEtcdReplicas { replicas, fence, .. } => {

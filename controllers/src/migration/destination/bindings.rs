@@ -18,6 +18,8 @@ pub type SeedFacts = BTreeMap<&'static str, Option<String>>;
 pub const SEED_NAME: &str = "seed.name";
 /// Address of the API servers: the load balancer of Service `kube-apiserver`.
 pub const API_SERVER_ADDRESS: &str = "apiServer.address";
+/// What names of members of the main etcd begin with, where they join that of the source: no two of one etcd have the same name.
+pub const MEMBER_NAME_PREFIX: &str = "etcd.memberNamePrefix";
 
 /// Why an object cannot be made for a seed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,14 +5,14 @@ use repot_api::names::{DRUID_GROUP, EXTENSIONS_GROUP, OPERATION, OPERATION_WAIT_
 use serde_json::{Value, json};
 
 use super::{
-    bindings::{self, BindingError, SeedFacts, resolve},
+    bindings::{self, BindingError, MEMBER_NAME_PREFIX, SeedFacts, resolve},
     certificates,
 };
 use crate::{
     migration::{
         error::{Error, Result},
         names::{API_SERVER, MAIN_ETCD},
-        seed::{api_record, scale::FORMER_REPLICAS},
+        seed::{api_record, exposure, scale::FORMER_REPLICAS},
     },
     shootstate::{
         State,
@@ -73,9 +73,13 @@ pub fn exposure(state: &State, namespace: &str, facts: &SeedFacts) -> Result<Opt
 /// # Errors
 /// [`Error::Form`].
 pub fn main_etcd(state: &State) -> Result<Option<crate::etcd::api::Etcd>> {
-    let is_it = |entry: &&ResourceEntry| entry.kind == "Etcd" && entry.name == MAIN_ETCD;
+    let is_it = |entry: &&ResourceEntry| is_main_etcd(entry);
     let form = |source| Error::Form { what: format!("Etcd {MAIN_ETCD} in the ShootState"), source };
     state.resources.iter().find(is_it).map(|entry| entry.data.decode().map_err(form)).transpose()
+}
+
+fn is_main_etcd(entry: &ResourceEntry) -> bool {
+    entry.kind == "Etcd" && entry.name == MAIN_ETCD
 }
 
 fn secret(entry: &GardenerEntry, namespace: &str) -> Result<NewObject> {
@@ -100,6 +104,9 @@ fn carried(entry: &ResourceEntry, state: &State, namespace: &str, facts: &SeedFa
     resolve(&mut object, facts)?;
     if kind == SECRET {
         certificates::issue(&mut object, state, facts)?;
+    }
+    if let Some(Some(prefix)) = facts.get(MEMBER_NAME_PREFIX).filter(|_| is_main_etcd(entry)) {
+        object["spec"]["memberNamePrefix"] = prefix.as_str().into();
     }
     object["metadata"]["namespace"] = namespace.into();
     stop(&kind, &mut object);
@@ -136,8 +143,10 @@ fn stop(kind: &SeedKind, object: &mut Value) {
     }
 }
 
-/// What an earlier migration has written into an Etcd says where its data came from then.
+/// What an earlier migration has written into an Etcd says where its data came from then, and what this one has written into that of the
+/// source says where its members are.
 fn forget_former_move(object: &mut Value) {
+    exposure::forget(object);
     if let Some(backup) = object.pointer_mut("/spec/backup").and_then(Value::as_object_mut) {
         for field in ["standby", "sourceStore", "sourceSnapshots", "waitForFinalSnapshot"] {
             backup.remove(field);

@@ -10,6 +10,7 @@ mod cluster;
 mod copies;
 mod guard;
 pub mod late;
+mod live;
 mod machines;
 mod nodes;
 pub mod objects;

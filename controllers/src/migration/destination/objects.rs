@@ -6,7 +6,7 @@ use repot_extension::kinds::DNSRecord;
 use super::bindings::SeedFacts;
 use crate::{
     etcd::api::Etcd,
-    migration::seed::{etcd::Etcds, extensions::Seen, workloads::ControlPlane},
+    migration::seed::{etcd::Etcds, exposure::Exposed, extensions::Seen, workloads::ControlPlane},
     shootstate::{ShootKey, State},
 };
 
@@ -28,6 +28,8 @@ pub struct Objects {
     pub plane: ControlPlane,
     /// Etcds and their members.
     pub etcds: Etcds,
+    /// By what other seeds reach the members.
+    pub exposed: Exposed,
     /// The main Etcd as it was carried, where the ShootState was read.
     pub carried_etcd: Option<Etcd>,
     /// DNSRecords of the API and of others, but not that of the owner.

@@ -12,7 +12,7 @@ use repot_plan::{
     migration::{
         Side, Step,
         observed::{
-            DestinationFacts, ExtensionOperation, Facts, MigrationMode, MigrationRequest, Observed,
+            DestinationFacts, Exposure, ExtensionOperation, Facts, MigrationMode, MigrationRequest, Observed,
             OwnerRecord,
         },
     },
@@ -21,7 +21,7 @@ use repot_plan::{
 
 use super::{
     asked,
-    bindings::{API_SERVER_ADDRESS, SEED_NAME, SeedFacts},
+    bindings::{API_SERVER_ADDRESS, MEMBER_NAME_PREFIX, SEED_NAME, SeedFacts},
     buckets, carried, copies, guard, machines, nodes,
     objects::Objects,
     prepare::{self, is_made_by},
@@ -39,7 +39,7 @@ use crate::{
         pass::{self, Observation},
         record,
         seed::{
-            api_record, etcd::Etcds, extensions, namespace, owner::OwnerRecordOf, read, shoot_api,
+            api_record, etcd::Etcds, exposure, extensions, namespace, owner::OwnerRecordOf, read, shoot_api,
             workloads::ControlPlane,
         },
         siblings,
@@ -79,10 +79,12 @@ async fn objects(
         uid: shoot.uid().unwrap_or_default(),
         seed_namespace: namespace.clone(),
     });
-    let (own_namespace, plane, etcds, all_records, found, jobs, address) = futures::try_join!(
+    let is_live = request.mode == MigrationMode::Live;
+    let (own_namespace, plane, etcds, exposed, all_records, found, jobs, address) = futures::try_join!(
         namespace::find(seed, &namespace),
         ControlPlane::read(seed, &namespace),
         Etcds::read(seed, &namespace),
+        exposure::Exposed::read_if(is_live, seed, &namespace),
         read::list::<DNSRecord>(seed, &namespace, ""),
         extensions::read_if(asked::extensions(ledger), seed, &namespace, &request.uid),
         copies::jobs(seed, &namespace),
@@ -91,14 +93,17 @@ async fn objects(
     let state = state(context, key.as_ref(), &etcds, ledger).await?;
     let carried_etcd = state.as_ref().map(carried::main_etcd).transpose()?.flatten();
     let owner = etcds.main().and_then(|etcd| OwnerRecordOf::new(etcd).ok());
-    let (owners, others): (Vec<_>, Vec<_>) =
-        all_records.into_iter().partition(|record| owner.as_ref().is_some_and(|owner| owner.is_of(record)));
+    let (owners, others): (Vec<_>, Vec<_>) = all_records
+        .into_iter()
+        .filter(|record| !exposure::is_one(record))
+        .partition(|record| owner.as_ref().is_some_and(|owner| owner.is_of(record)));
     drop(owner);
     let seen = |record: &DNSRecord| extensions::of_record(record, &request.uid);
     Ok(Objects {
         seed_facts: SeedFacts::from([
             (SEED_NAME, Some(request.destination_seed.clone())),
             (API_SERVER_ADDRESS, address),
+            (MEMBER_NAME_PREFIX, is_live.then(|| request.destination_seed.clone())),
         ]),
         shoot: key,
         backup_entry: shoot.and_then(Shoot::backup_entry),
@@ -113,6 +118,7 @@ async fn objects(
         state,
         plane,
         etcds,
+        exposed,
         carried_etcd,
         jobs,
     })
@@ -160,6 +166,12 @@ async fn facts(
         highest_epoch: highest_epoch(context, migration, ledger).await?,
         is_followed: is_followed(context, migration, ledger).await?,
         etcd: objects.etcds.facts(seed, is_open(ledger, Step::EtcdServes) || serves(ledger)).await,
+        exposure: exposure(objects, request, ledger, &source).await,
+        dns_records: extensions::facts_if(
+            ledger.phase.is_rollback(),
+            objects.records.iter(),
+            ExtensionOperation::Migrate,
+        ),
         api: objects.plane.api(),
         exposure_problem: exposure_problem(seed, objects, ledger).await,
         api_dns_here: is_switched(objects, ledger).await,
@@ -179,6 +191,27 @@ async fn facts(
             false => vec!["objects that were not listed yet".to_owned()],
         },
     })
+}
+
+/// Asked until the members have joined, and while it is taken back.
+async fn exposure(
+    objects: &Objects,
+    request: &MigrationRequest,
+    ledger: &Ledger,
+    source: &Ledger,
+) -> Exposure {
+    let members = source.notes.etcd_replicas;
+    match (objects.etcds.main(), members) {
+        (Some(etcd), Some(members)) if request.mode == MigrationMode::Live && !is_over(ledger) => {
+            let exposing = exposure::Exposing { etcd, seed: &request.destination_seed, members };
+            objects.exposed.facts(&exposing).await
+        }
+        _ => Exposure { missing: vec!["members that were not asked for".to_owned()], ..Exposure::default() },
+    }
+}
+
+fn is_over(ledger: &Ledger) -> bool {
+    ledger.phase.is_rollback() || ledger.is_settled(Step::DestinationMembersHidden)
 }
 
 /// Those that are younger than the etcd fail for another reason, so the kubelet waits rightly.
@@ -357,8 +390,13 @@ async fn nodes(
     let found = async {
         let shoot = shoot_api::client(context.own_client(), &objects.namespace).await?;
         // A source that died has no such step: its API may have been down for long.
-        let outage = begun(source, Step::SourceApiStopped).filter(|_| mode == MigrationMode::Classic);
-        let stale = match begun(ledger, Step::ApiDnsSwitched) {
+        let outage = begun(source, Step::SourceApiStopped).filter(|_| mode != MigrationMode::Forced);
+        // Both sides serve until then, so a Lease that is renewed before says nothing of the destination.
+        let served = match mode {
+            MigrationMode::Live => outage,
+            MigrationMode::Classic | MigrationMode::Forced => begun(ledger, Step::ApiDnsSwitched),
+        };
+        let stale = match served {
             Some(served) if leases && (outage.is_some() || mode == MigrationMode::Forced) => {
                 Some(nodes::stale_leases(&shoot, outage.map(timestamp), timestamp(served)).await?)
             }

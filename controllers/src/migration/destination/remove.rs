@@ -46,6 +46,9 @@ pub async fn left(seed: &Client, objects: &Objects, migration: &str) -> Result<V
 pub async fn remove(seed: &Client, objects: &Objects, migration: &str) -> Result<()> {
     if let Some(own_namespace) = objects.own_namespace.as_ref().filter(|found| is_made_by(*found, migration))
     {
+        if !objects.exposed.is_gone() {
+            return objects.exposed.remove(seed, &objects.namespace, migration).await;
+        }
         let all = || objects.extensions.iter().chain(&objects.records).chain(&objects.owner_seen);
         let restored = all().filter(|one| one.requested == Some(ExtensionOperation::Restore));
         let own = &objects.namespace;

@@ -1,5 +1,6 @@
 //! What the buckets of both seeds hold.
 
+use repot_apimachinery::time::Time;
 use repot_plan::migration::{
     Step,
     observed::{FinalSnapshot, SourceSnapshot},
@@ -57,6 +58,13 @@ pub struct Snapshots {
     pub final_copied: Option<FinalSnapshot>,
 }
 
+/// From when on snapshots in the bucket are those of a live migration: the bucket may have older ones of an earlier stay of the Shoot.
+fn begun_alone(ledger: &Ledger) -> Option<Time> {
+    let is_asked = is_open(ledger, Step::SnapshotStored);
+    let removed = ledger.steps.get(&Step::SourceMembersRemoved).filter(|_| is_asked)?;
+    removed.started
+}
+
 /// What the bucket of the destination has, by the Jobs that have verified it.
 pub async fn snapshots(
     context: &Context,
@@ -69,17 +77,24 @@ pub async fn snapshots(
             && copies::is_complete(&objects.jobs, copies::AHEAD);
     let is_copied = |last: &&FinalSnapshot| copies::is_complete(&objects.jobs, &copies::name_of_final(last));
     let last = last.filter(|_| is_open(ledger, Step::FinalSnapshotCopied)).filter(is_copied);
+    let alone = begun_alone(ledger);
     let Some(store) = objects.etcds.main().or(objects.carried_etcd.as_ref()).and_then(copies::target_store)
     else {
         return Snapshots::default();
     };
-    if !is_ahead && last.is_none() {
+    if !is_ahead && last.is_none() && alone.is_none() {
         return Snapshots::default();
     }
     let found = async {
         let store = snapshots::open(context.own_client(), &objects.namespace, &store, &context.local_stores);
         let store = store.await?;
-        let copied = if is_ahead { store.newest_revision().await? } else { None };
+        let copied = match alone {
+            Some(alone) => {
+                store.newest().await?.filter(|newest| newest.created >= alone).map(|one| one.revision)
+            }
+            None if is_ahead => store.newest_revision().await?,
+            None => None,
+        };
         let final_copied = match last {
             Some(last) if store.has(&last.name).await? => Some(last.clone()),
             Some(_) | None => None,

@@ -49,7 +49,7 @@ pub async fn observe(
         highest_epoch: others.iter().filter_map(ControlPlaneMigration::owner_epoch).max(),
         quarantine: quarantine(context, migration),
         refusals: match request.mode {
-            MigrationMode::Classic => refusals_between(
+            MigrationMode::Classic | MigrationMode::Live => refusals_between(
                 (&spec.source_seed, source.as_ref()),
                 (&spec.destination_seed, destination.as_ref()),
             ),

@@ -79,7 +79,7 @@ impl Driver for Steered<'_> {
 
     fn plans(&self) -> &'static Plans<GardenletMigration> {
         match self.mode {
-            MigrationMode::Classic => &CLASSIC_PLANS,
+            MigrationMode::Classic | MigrationMode::Live => &CLASSIC_PLANS,
             MigrationMode::Forced => &PLANS,
         }
     }

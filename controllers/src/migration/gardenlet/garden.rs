@@ -89,7 +89,7 @@ pub async fn observe(
     let seeds = ((&*spec.source_seed, source.as_ref()), (&*spec.destination_seed, destination.as_ref()));
     let mut refusals = match mode {
         MigrationMode::Forced => refusals(seeds.0, seeds.1),
-        MigrationMode::Classic => classic_refusals(seeds.0, seeds.1),
+        MigrationMode::Classic | MigrationMode::Live => classic_refusals(seeds.0, seeds.1),
     };
     if mode == MigrationMode::Forced && missing.is_empty() && backup_entry.is_none() {
         refusals.push("the Shoot has no BackupEntry, so gardenlet restores no etcd".to_owned());

@@ -56,7 +56,8 @@ pub fn ttl(records: &[DNSRecord]) -> (Duration, String) {
 }
 
 /// Whether the controller of a DNSRecord has written what its spec says.
-fn is_written(record: &DNSRecord) -> bool {
+#[must_use]
+pub fn is_written(record: &DNSRecord) -> bool {
     let status = record.status.as_ref();
     let last = status.and_then(|status| status.last_operation.as_ref());
     let is_current = status.map(|status| status.observed_generation) == record.metadata.generation;

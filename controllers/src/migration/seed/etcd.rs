@@ -6,10 +6,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, ResourceExt};
 use repot_etcd::{digest, link};
 use repot_etcd_core::timing::epoch;
-use repot_plan::migration::observed::EtcdFacts;
+use repot_plan::migration::observed::{EtcdFacts, Joining};
 use tokio::time::timeout;
 
-use super::{read::list, scale::members, workloads};
+use super::{exposure, read::list, scale::members, workloads};
 use crate::{
     errors::causes,
     etcd::{
@@ -23,6 +23,11 @@ use crate::{
     },
 };
 
+/// Conditions of an Etcd.
+const JOINED: &str = "BootstrappedWithExistingCluster";
+const UPDATED: &str = "AllMembersUpdated";
+const READY: &str = "AllMembersReady";
+
 /// How long a quorum may take for its answer.
 const ANSWER: Duration = Duration::from_secs(3);
 
@@ -30,6 +35,27 @@ async fn ask_agents(client: &Client, etcd: &Etcd, agents: &[String]) -> Result<(
     let (_, access) = access::access(client, etcd).await?;
     agents::check_owner(&access::agent_client(&access)?, agents).await;
     Ok(())
+}
+
+/// How far members have joined another etcd, by what the operator of the Etcd says.
+fn joining(etcd: &Etcd) -> Joining {
+    let joined = etcd.status.as_ref().and_then(|status| status.bootstrap_with_existing_cluster.as_ref());
+    match joined {
+        Some(joined) if joined.released => Joining::Released,
+        Some(_) if holds(etcd, JOINED) => Joining::Joined,
+        Some(_) | None => Joining::Apart,
+    }
+}
+
+/// Whether all members are ready, and run as the Etcd says now.
+fn is_settled(etcd: &Etcd) -> bool {
+    let observed = etcd.status.as_ref().and_then(|status| status.observed_generation);
+    observed == etcd.metadata.generation && holds(etcd, UPDATED) && holds(etcd, READY)
+}
+
+fn holds(etcd: &Etcd, kind: &str) -> bool {
+    let mut conditions = etcd.status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|condition| condition.kind == kind && condition.status == "True")
 }
 
 /// The Etcds of a namespace and the Pods of their members.
@@ -92,6 +118,9 @@ impl Etcds {
                 .and_then(|check| epoch(&check.id))
                 .unwrap_or_default(),
             fence: main.annotations().get(FENCE).cloned().unwrap_or_default(),
+            joining: joining(main),
+            is_exposed: exposure::is_exposed(main),
+            is_settled: is_settled(main),
         }
     }
 

@@ -4,6 +4,7 @@ pub mod api_record;
 pub mod backup_entry;
 pub mod bucket;
 pub mod etcd;
+pub mod exposure;
 pub mod extensions;
 pub mod namespace;
 pub mod owner;

@@ -6,7 +6,7 @@ use kube::{
     api::{DeleteParams, Preconditions},
 };
 use repot_plan::migration::observed::Replicas;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{params, under};
 use crate::{
@@ -88,10 +88,18 @@ pub async fn etcd(client: &Client, etcd: &Etcd, replicas: u32, fence: &str) -> R
         return Ok(());
     }
     let patch = json!({"metadata": {"annotations": annotations}, "spec": {"replicas": replicas}});
+    write(client, etcd, patch, "scale").await
+}
+
+/// Writes an Etcd under the version that was observed; `task` says for people what that does.
+///
+/// # Errors
+/// [`Error::Write`].
+pub async fn write(client: &Client, etcd: &Etcd, patch: Value, task: &str) -> Result<()> {
     let all = Api::<Etcd>::namespaced(client.clone(), &etcd.namespace().unwrap_or_default());
     let name = etcd.name_any();
     let outcome = all.patch(&name, &params(), &under(etcd.resource_version(), patch)).await;
-    outcome.map(drop).map_err(Error::write(format!("scale Etcd {name}")))
+    outcome.map(drop).map_err(Error::write(format!("{task} Etcd {name}")))
 }
 
 /// Replicas that an Etcd has, or had before it was stopped; at least one.

@@ -3,7 +3,7 @@
 use kube::{Api, ResourceExt};
 use repot_plan::migration::{
     effect::Effect,
-    observed::{ExtensionOperation, MigrationMode, OwnerId},
+    observed::{ExtensionOperation, Facts, MigrationMode, OwnerId},
 };
 use serde_json::json;
 
@@ -13,7 +13,11 @@ use crate::{
     migration::{
         error::{Error, Result},
         pass::Pass,
-        seed::{api_record, extensions, owner, params, scale, under},
+        seed::{
+            api_record,
+            exposure::{self, Exposing},
+            extensions, owner, params, scale, under,
+        },
     },
     shootstate::{self, Mode},
 };
@@ -51,6 +55,8 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
         Effect::EnsureEtcd { volumes, owner, replicas, fence, .. } => {
             restore_etcd(pass, objects, volumes, owner, *replicas, fence).await
         }
+        Effect::ExposeMembers { fence } => expose(pass, objects, fence).await,
+        Effect::HideMembers { fence } => hide(pass, objects, fence).await,
         Effect::CheckOwner => objects.etcds.check_owner(seed),
         Effect::RequestDnsRecords { operation } => request(pass, objects, *operation).await,
         Effect::RequestExtensions { operation } => {
@@ -60,6 +66,39 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
         Effect::RemoveSourceControllers => remove_controllers(pass, objects).await,
         Effect::RemoveSource => remove::remove(seed, objects, &pass.facts.request.uid).await,
         _ => Ok(()),
+    }
+}
+
+/// Members are told of their further addresses when other seeds reach these.
+async fn expose(pass: &Pass<'_>, objects: &Objects, fence: &str) -> Result<()> {
+    let (seed, request) = (pass.context.own_client(), &pass.facts.request);
+    let etcd = objects.etcds.need_main()?;
+    let Facts::Source(facts) = &pass.facts.facts else { return Ok(()) };
+    if !facts.exposure.missing.is_empty() {
+        let like = objects.api_records.first();
+        let like = like.ok_or_else(|| Error::Missing("a DNSRecord of the zone".to_owned()))?;
+        let exposing = Exposing { etcd, seed: &request.source_seed, members: scale::members(etcd) };
+        return objects.exposed.ensure(seed, &exposing, like, &request.uid).await;
+    }
+    match exposure::is_advertised(etcd) {
+        true => Ok(()),
+        false => exposure::advertise(seed, etcd, &facts.exposure.members, fence).await,
+    }
+}
+
+async fn hide(pass: &Pass<'_>, objects: &Objects, fence: &str) -> Result<()> {
+    let (seed, etcd) = (pass.context.own_client(), objects.etcds.need_main()?);
+    let Facts::Source(facts) = &pass.facts.facts else { return Ok(()) };
+    match facts.etcd.is_exposed {
+        true => exposure::hide(seed, etcd, facts.etcd.is_settled, fence).await,
+        false if facts.etcd.fence != fence => {
+            let patch = json!({"metadata": {"annotations": {FENCE: fence}}});
+            scale::write(seed, etcd, patch, "hide the members of").await
+        }
+        false if facts.etcd.is_settled => {
+            objects.exposed.remove(seed, &objects.namespace, &pass.facts.request.uid).await
+        }
+        false => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use repot_extension::kinds::DNSRecord;
 
 use crate::{
-    migration::seed::{etcd::Etcds, extensions::Seen, workloads::ControlPlane},
+    migration::seed::{etcd::Etcds, exposure::Exposed, extensions::Seen, workloads::ControlPlane},
     shootstate::ShootKey,
 };
 
@@ -22,6 +22,8 @@ pub struct Objects {
     pub plane: ControlPlane,
     /// Etcds and their members.
     pub etcds: Etcds,
+    /// By what other seeds reach the members.
+    pub exposed: Exposed,
     /// DNSRecords of the API.
     pub api_records: Vec<DNSRecord>,
     /// The DNSRecord of the owner.

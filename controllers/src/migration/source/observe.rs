@@ -10,8 +10,8 @@ use repot_plan::{
     migration::{
         Side, Step,
         observed::{
-            ExtensionOperation, Facts, FinalSnapshot, MigrationMode, MigrationRequest, Observed, OwnerRecord,
-            SourceFacts,
+            Exposure, ExtensionOperation, Facts, FinalSnapshot, MigrationMode, MigrationRequest, Observed,
+            OwnerRecord, SourceFacts,
         },
     },
     status::from_status,
@@ -29,8 +29,8 @@ use crate::{
         pass::{self, Observation},
         record,
         seed::{
-            api_record, etcd::Etcds, extensions, namespace, owner::OwnerRecordOf, read, snapshots,
-            workloads::ControlPlane,
+            api_record, etcd::Etcds, exposure, extensions, namespace, owner::OwnerRecordOf, read, scale,
+            snapshots, workloads::ControlPlane,
         },
     },
     shootstate::{self, Mode, ShootKey},
@@ -65,6 +65,7 @@ pub async fn observe(
         api: objects.plane.api(),
         api_answered: api_answered(context, &objects, migration, ledger),
         etcd: objects.etcds.facts(seed, asks_for_revision(ledger)).await,
+        exposure: exposure(&objects, &request, ledger).await,
         owner,
         owner_wait,
         final_snapshot: ending.snapshot,
@@ -77,6 +78,7 @@ pub async fn observe(
             objects.extensions.iter(),
             ExtensionOperation::Migrate,
         ),
+        api_dns_here: is_dns_here(&objects, ledger).await,
         left: match ledger.state(Step::SourceRemoved) {
             State::Running => remove::left(seed, &objects).await?,
             State::Pending | State::Succeeded | State::Failed | State::Skipped | State::RolledBack => {
@@ -102,18 +104,20 @@ async fn objects(
     ledger: &Ledger,
 ) -> Result<Objects> {
     let namespace = shoot.map(|shoot| shoot.status.technical_id.clone()).unwrap_or_default();
-    let (own_namespace, plane, etcds, records, extensions) = futures::try_join!(
+    let (own_namespace, plane, etcds, exposed, records, extensions) = futures::try_join!(
         namespace::find(seed, &namespace),
         ControlPlane::read(seed, &namespace),
         Etcds::read(seed, &namespace),
+        exposure::Exposed::read_if(request.mode == MigrationMode::Live, seed, &namespace),
         read::list::<DNSRecord>(seed, &namespace, ""),
         extensions::read_if(asks_for_extensions(ledger), seed, &namespace, &request.uid),
     )?;
     let owner = etcds.main().and_then(|etcd| OwnerRecordOf::new(etcd).ok());
-    // A forced migration deletes no owner record: it names the destination. Its DNSRecord here goes like all others.
-    let stays = request.mode == MigrationMode::Forced;
+    // Only a classic migration deletes the owner record. In others it names the destination, and its DNSRecord here goes like all others.
+    let stays = request.mode != MigrationMode::Classic;
     let (owners, others): (Vec<_>, Vec<_>) = records
         .into_iter()
+        .filter(|record| !exposure::is_one(record))
         .partition(|record| !stays && owner.as_ref().is_some_and(|owner| owner.is_of(record)));
     drop(owner);
     Ok(Objects {
@@ -131,8 +135,22 @@ async fn objects(
         namespace,
         plane,
         etcds,
+        exposed,
         extensions,
     })
+}
+
+/// Asked in a rollback: the servers of the zone answer as the DNSRecords of the API say, where they can be asked for the name.
+async fn is_dns_here(objects: &Objects, ledger: &Ledger) -> bool {
+    if !ledger.is_started(Step::DnsRecordsRestored) {
+        return false;
+    }
+    match objects.etcds.main().map(OwnerRecordOf::new) {
+        Some(Ok(owner)) => {
+            owner.zone_answers(api_record::names_beside(&objects.api_records, owner.name())).await
+        }
+        Some(Err(_)) | None => true,
+    }
 }
 
 async fn owner(etcd: Option<&Etcd>) -> (OwnerRecord, Duration) {
@@ -143,6 +161,21 @@ async fn owner(etcd: Option<&Etcd>) -> (OwnerRecord, Duration) {
             (OwnerRecord::Unknown, Duration::ZERO)
         }
         None => (OwnerRecord::Unknown, Duration::ZERO),
+    }
+}
+
+/// Asked until the destination joins, and in a rollback.
+async fn exposure(objects: &Objects, request: &MigrationRequest, ledger: &Ledger) -> Exposure {
+    let is_asked = ledger.phase.is_rollback() || !ledger.is_settled(Step::SourceControllersStopped);
+    match objects.etcds.main().filter(|_| is_asked && request.mode == MigrationMode::Live) {
+        Some(etcd) => {
+            let exposing =
+                exposure::Exposing { etcd, seed: &request.source_seed, members: scale::members(etcd) };
+            objects.exposed.facts(&exposing).await
+        }
+        None => {
+            Exposure { missing: vec!["members that were not asked for".to_owned()], ..Exposure::default() }
+        }
     }
 }
 

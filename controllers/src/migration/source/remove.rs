@@ -64,6 +64,9 @@ pub async fn remove(seed: &Client, objects: &Objects, migration: &str) -> Result
     if all().next().is_some() {
         return extensions::delete(seed, &objects.namespace, all()).await;
     }
+    if !objects.exposed.is_gone() {
+        return objects.exposed.remove(seed, &objects.namespace, migration).await;
+    }
     dns_owner::remove(seed, &objects.namespace).await?;
     // A control plane that moved back meanwhile has another namespace of that name.
     let own = objects.own_namespace.as_ref();

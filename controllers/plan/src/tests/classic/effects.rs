@@ -100,6 +100,11 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         Effect::SupersedeOthers | Effect::RevokeSourceCredentials => {}
         // Simulated kubelets start containers again at once.
         Effect::ReplaceApi { .. } => {}
+        // Those of a live migration.
+        Effect::ExposeMembers { .. }
+        | Effect::HideMembers { .. }
+        | Effect::JoinEtcd { .. }
+        | Effect::RemoveSourceMembers { .. } => {}
         // The last copy of a classic migration has all snapshots.
         Effect::CopyOlderSnapshots => {}
         Effect::EnsureFinalizer { present } => clusters.finalizer = *present,

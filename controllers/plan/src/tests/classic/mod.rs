@@ -18,7 +18,7 @@ mod script;
 pub(super) mod site;
 mod superseded;
 mod trouble;
-mod zone;
+pub(super) mod zone;
 
 use clusters::{Clusters, Kind, Setup};
 use repot_apimachinery::time::Time;

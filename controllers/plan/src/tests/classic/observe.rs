@@ -12,8 +12,8 @@ use crate::{
     migration::{
         Side,
         observed::{
-            BackupEntrySeeds, DestinationFacts, EtcdFacts, Facts, GardenFacts, MigrationMode,
-            MigrationRequest, Observed, Operation, OwnerRecord, Quarantine, SourceFacts,
+            BackupEntrySeeds, DestinationFacts, EtcdFacts, Exposure, Extensions, Facts, GardenFacts, Joining,
+            MigrationMode, MigrationRequest, Observed, Operation, OwnerRecord, Quarantine, SourceFacts,
         },
     },
 };
@@ -101,6 +101,9 @@ fn etcd(site: &SeedState, members: u32) -> EtcdFacts {
         revision: revision.and_then(|revision| u64::try_from(revision).ok()),
         epoch: site.etcd.own.epoch,
         fence: site.etcd.members.fence.clone(),
+        joining: Joining::Apart,
+        is_exposed: false,
+        is_settled: true,
     }
 }
 
@@ -118,6 +121,7 @@ fn source(clusters: &mut Clusters) -> SourceFacts {
         api_answered: None,
         api: site.api.facts("kube-apiserver", site.is_api_ready(now)),
         etcd: etcd(site, clusters.members),
+        exposure: Exposure::default(),
         owner,
         owner_wait: Duration::from_secs(OWNER_WAIT),
         final_snapshot: site
@@ -129,6 +133,7 @@ fn source(clusters: &mut Clusters) -> SourceFacts {
         api_ttl: Duration::from_secs(clusters.api_ttl),
         api_ttl_fence: clusters.api_ttl_fence.clone(),
         dns_records: site.dns_records.facts(now),
+        api_dns_here: false,
         extensions: site.extensions.facts(now),
         left: site.left(),
     }
@@ -163,6 +168,8 @@ fn destination(clusters: &mut Clusters) -> DestinationFacts {
         highest_epoch: 0,
         is_followed: false,
         etcd: etcd(site, clusters.members),
+        exposure: Exposure::default(),
+        dns_records: Extensions::default(),
         api: site.api.facts("kube-apiserver", site.is_api_ready(now)),
         api_dns_written: None,
         api_dns_here: clusters.zone.is_api_at(Side::Destination, now),

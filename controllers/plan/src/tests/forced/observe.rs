@@ -13,8 +13,9 @@ use crate::{
     migration::{
         Side,
         observed::{
-            BackupEntrySeeds, DestinationFacts, EtcdFacts, Facts, FinalSnapshot, GardenFacts, MigrationMode,
-            MigrationRequest, Observed, OwnerRecord, Quarantine, SourceFacts, SourceSnapshot, Workloads,
+            BackupEntrySeeds, DestinationFacts, EtcdFacts, Exposure, Extensions, Facts, FinalSnapshot,
+            GardenFacts, Joining, MigrationMode, MigrationRequest, Observed, OwnerRecord, Quarantine,
+            SourceFacts, SourceSnapshot, Workloads,
         },
     },
     tests::classic::site::{KUBE_NAME, both},
@@ -100,6 +101,9 @@ fn etcd(site: &SimulatedSeed) -> EtcdFacts {
         revision: revision.and_then(|revision| u64::try_from(revision).ok()),
         epoch: members.own.epoch,
         fence: members.workload.fence.clone(),
+        joining: Joining::Apart,
+        is_exposed: false,
+        is_settled: true,
     }
 }
 
@@ -117,6 +121,7 @@ fn source(world: &mut World) -> SourceFacts {
         api_answered: None,
         api: site.api.facts("kube-apiserver", site.is_api_ready()),
         etcd: etcd(site),
+        exposure: Exposure::default(),
         owner,
         owner_wait: Duration::from_secs(WAIT),
         final_snapshot: last.map(|(epoch, content)| FinalSnapshot {
@@ -128,6 +133,7 @@ fn source(world: &mut World) -> SourceFacts {
         api_ttl: Duration::from_secs(120),
         api_ttl_fence: String::new(),
         dns_records: site.dns_records.facts(now),
+        api_dns_here: false,
         extensions: site.extensions.facts(now),
         left: site.left(),
     }
@@ -168,6 +174,8 @@ fn destination(world: &mut World) -> DestinationFacts {
         highest_epoch: 0,
         is_followed: false,
         etcd: etcd(site),
+        exposure: Exposure::default(),
+        dns_records: Extensions::default(),
         api: carried(site.api.facts("kube-apiserver", site.is_api_ready()), API),
         exposure_problem: None,
         api_dns_written: None,

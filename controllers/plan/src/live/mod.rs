@@ -1,0 +1,22 @@
+//! The live migration of a control plane between two seeds (GEP-39): source and destination serve at the same time, on one etcd.
+//!
+//! Members of the destination join the etcd of the source, and kube-apiservers of the destination start on it. Clients are led there by
+//! DNS while those of the source still serve. When nobody needs the source any more, its members leave the etcd.
+//!
+//! **What is promised.** Until `MoveCommitted` is recorded, each failure rolls back: clients are led back to the source first, and then
+//! the members of the destination leave the etcd. From `MoveCommitted` on nothing rolls back. At no time does the API of the Shoot have
+//! no kube-apiserver that serves, and at no time are there two etcds that can be written. Controllers of both sides never act at the
+//! same time: those of the source are stopped before those of the destination start.
+//!
+//! | file | has |
+//! |---|---|
+//! | `forward.rs`, `rollback.rs` | the two tables |
+//! | `members.rs` | checks and effects of rows on the members of the etcd |
+//! | `plan.rs` | the version of the tables |
+
+mod forward;
+mod members;
+mod plan;
+mod rollback;
+
+pub use plan::{PLAN, PLAN_VERSION, PLANS};

@@ -1,0 +1,120 @@
+//! The rollback table: clients are led back to the source, and then the members of the destination leave the etcd.
+
+use super::members as etcd;
+use crate::{
+    flow::{OnFailure, Row, Timeout},
+    ledger::Check,
+    migration::{
+        MigrationFlow, Side, Step,
+        context::{Context, destination},
+        destination::{is_removed, is_stopped, remove, stop},
+        effect::Effect,
+        garden::{is_seed_name_restored, restore_seed_name},
+        going_back as back,
+        observed::ExtensionOperation,
+        rows::day_long,
+        source::have_done,
+    },
+};
+
+/// The table.
+pub(super) static ROLLBACK: &[Row<MigrationFlow>] = &[
+    Row {
+        does: "As many kube-apiservers as before run at the source, and one is ready.",
+        guard: |context| context.notes.api_servers.is_some(),
+        advice: "see why the kube-apiservers of the source do not become ready; the etcd serves",
+        effects: back::restore_api,
+        ..day_long(Side::Source, Step::SourceApiRestored, back::is_api_restored)
+    },
+    Row {
+        after: &[Step::SourceApiRestored],
+        does: "The DNSRecords of the destination report a migrate that succeeded, so nothing at the destination writes them.",
+        guard: was_dns_switched,
+        advice: "see in the DNSRecords what their controller reports",
+        effects: |_| vec![Effect::RequestDnsRecords { operation: ExtensionOperation::Migrate }],
+        ..day_long(Side::Destination, Step::DestinationDnsReleased, is_dns_released)
+    },
+    Row {
+        after: &[Step::DestinationDnsReleased],
+        does: "The DNSRecords of the source report a restore that succeeded, and the servers of the zone answer with the source.",
+        guard: |context| context.notes.dns_records_migrated,
+        advice: "see in the DNSRecords what their controller reports",
+        effects: |_| vec![Effect::RequestDnsRecords { operation: ExtensionOperation::Restore }],
+        ..day_long(Side::Source, Step::DnsRecordsRestored, is_dns_back)
+    },
+    Row {
+        after: &[Step::DnsRecordsRestored],
+        does: "The TTL of the DNS record has passed, so no client finds the destination by it.",
+        guard: |context| context.notes.dns_records_migrated,
+        advice: "wait for the TTL",
+        ..day_long(Side::Source, Step::DestinationAddressExpired, |context| {
+            etcd::has_address_expired(context, Step::DnsRecordsRestored)
+        })
+    },
+    Row {
+        after: &[Step::DestinationAddressExpired],
+        does: "kube-apiservers and controllers of the destination are stopped, and its members have left the etcd and are stopped.",
+        advice: "see in the status of the Etcd at the destination why its members cannot leave",
+        effects: stop,
+        ..day_long(Side::Destination, Step::DestinationStopped, is_stopped)
+    },
+    Row {
+        after: &[Step::DestinationStopped],
+        does: "As many controllers as before run at the source.",
+        guard: |context| context.notes.controllers.is_some(),
+        advice: "see why the controllers of the source do not start",
+        effects: back::restore_controllers,
+        ..day_long(Side::Source, Step::SourceControllersRestored, back::are_controllers_restored)
+    },
+    Row {
+        after: &[Step::DestinationStopped],
+        does: "The members are known by the addresses of their own seed, and the Services and DNS names for other seeds are gone.",
+        guard: |context| context.notes.controllers.is_some(),
+        advice: "see in the status of the Etcd which member is not ready",
+        effects: etcd::hide_again,
+        ..day_long(Side::Source, Step::SourceMembersHidden, etcd::are_hidden_at_source)
+    },
+    Row {
+        // Not before: a resolver may ask a server that still answers with the destination.
+        after: &[Step::DestinationStopped],
+        does: "The DNS record of the API has its former TTL.",
+        guard: |context| context.notes.api_ttl_seconds.is_some(),
+        on_failure: OnFailure::Skip,
+        timeout: Timeout::Hours(2),
+        advice: "set the TTL of the DNSRecord by hand",
+        effects: back::restore_ttl,
+        ..day_long(Side::Source, Step::ApiTtlRestored, back::is_ttl_restored)
+    },
+    Row {
+        after: &[Step::DestinationStopped, Step::SourceControllersRestored, Step::SourceMembersHidden],
+        does: "Nothing of the Shoot is left at the destination, and no infrastructure was touched.",
+        advice: "see which finalizers hold the objects that are left",
+        effects: remove,
+        ..day_long(Side::Destination, Step::DestinationRemoved, is_removed)
+    },
+    Row {
+        after: &[Step::SourceControllersRestored, Step::SourceMembersHidden],
+        does: "`spec.seedName` of the Shoot is the source again, and its last operation says so.",
+        advice: "see why the Shoot cannot be written",
+        effects: restore_seed_name,
+        ..day_long(Side::Garden, Step::SeedNameRestored, is_seed_name_restored)
+    },
+];
+
+/// Whether DNSRecords of the destination may have been written.
+fn was_dns_switched(context: &Context) -> bool {
+    context.ledger.is_started(Step::ApiDnsSwitched)
+}
+
+fn is_dns_back(context: &Context) -> Check {
+    match back::are_dns_records_restored(context) {
+        Check::Met(_) if !context.at_source().is_some_and(|facts| facts.api_dns_here) => {
+            Check::waiting("SwitchingDNS", "servers of the zone answer otherwise")
+        }
+        check => check,
+    }
+}
+
+fn is_dns_released(context: &Context) -> Check {
+    destination(context, |facts| have_done(&facts.dns_records, ExtensionOperation::Migrate))
+}

@@ -1,0 +1,99 @@
+//! What must hold of every live migration.
+
+use super::{
+    etcd::MEMBERS,
+    observe::left_at_destination,
+    world::{API, CONTROLLERS, DESTINATION, KUBE, SOURCE, TTL, World},
+};
+use crate::{
+    flow::Decision,
+    ledger::Phase,
+    migration::{
+        MigrationFlow, Side,
+        effect::Effect,
+        observed::{Ignored, Operation, Replicas},
+    },
+    tests::sim::{Sim, hold},
+};
+
+/// What holds of every decision of a side, before its effects are requested.
+pub(super) fn decision(world: &World, side: Side, decision: &Decision<MigrationFlow>) -> Result<(), String> {
+    let is_none = |replicas: &Replicas| replicas.values().all(|replicas| *replicas == 0);
+    for effect in &decision.effects {
+        match effect {
+            Effect::EnsureApi { replicas, .. } if side == Side::Source && is_none(replicas) => {
+                hold(world.zone.api() == Side::Destination, "stops the API to which clients are led")?;
+            }
+            Effect::StopDestination { .. } => {
+                hold(world.zone.api() == Side::Source, "stops the API to which clients are led")?;
+            }
+            Effect::EnsureOwner { .. } => {
+                hold(world.etcd.of(Side::Source) == 0, "takes ownership while the source has members")?;
+            }
+            Effect::RemoveSourceMembers { .. } => {
+                hold(world.source.api.running == 0, "removes members that kube-apiservers use")?;
+            }
+            Effect::RemoveSource => {
+                let is_free = world.status_seed == DESTINATION && world.etcd.of(Side::Source) == 0;
+                hold(is_free, "removes the source too early")?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// When nothing happens any more.
+pub(super) fn at_the_end(sim: &Sim<World>) -> Result<(), String> {
+    let world = &sim.model;
+    let phases = [Side::Garden, Side::Source, Side::Destination].map(|side| sim.store.ledger(side).phase);
+    match phases[2] {
+        Phase::Succeeded => has_moved(world)?,
+        Phase::RolledBack | Phase::Cancelled => is_untouched(world)?,
+        phase => {
+            let message = &sim.store.ledger(Side::Destination).message;
+            return Err(format!("the destination ended as {phase:?}: {message}"));
+        }
+    }
+    hold(
+        phases.iter().all(|phase| phase.is_end() && *phase != Phase::Failed),
+        "a side has failed, or not ended",
+    )?;
+    hold(world.answered > 20, "nobody has asked the API")?;
+    hold(!world.finalizer, "the finalizer stays for ever")
+}
+
+fn has_moved(world: &World) -> Result<(), String> {
+    let site = &world.destination;
+    hold(world.status_seed == DESTINATION, "succeeded, and the Shoot names the source")?;
+    hold(world.entry_seed == DESTINATION, "succeeded, and the BackupEntry names the source")?;
+    hold(world.ignored == Ignored::No, "succeeded, and gardenlet leaves the Shoot alone for ever")?;
+    hold(world.zone.api() == Side::Destination, "succeeded, and clients go to the source")?;
+    hold(world.zone.owner().is_some_and(|owner| owner.seed == DESTINATION), "succeeded without ownership")?;
+    let members = (world.etcd.of(Side::Source), world.etcd.of(Side::Destination));
+    hold(members == (0, MEMBERS as usize), "succeeded with other members")?;
+    hold(world.is_api_ready(Side::Destination), "succeeded, and the API does not serve")?;
+    hold(!site.etcd.is_exposed && site.etcd.exposure.is_none(), "succeeded, and members are exposed")?;
+    hold(world.has_snapshot, "succeeded without a snapshot")?;
+    hold(site.controllers.wanted == Some(CONTROLLERS), "succeeded without controllers")?;
+    hold(site.kube_controllers.wanted == Some(KUBE), "succeeded without kube-controller-manager")?;
+    hold(world.source.left().is_empty(), "succeeded, and something is left at the source")?;
+    hold(!world.machine_guard, "succeeded, and something is left to remove")
+}
+
+fn is_untouched(world: &World) -> Result<(), String> {
+    let site = &world.source;
+    hold(world.spec_seed == SOURCE, "rolled back, and the Shoot names the destination")?;
+    hold(world.ignored == Ignored::No, "rolled back, and gardenlet leaves the Shoot alone for ever")?;
+    let is_former = matches!(world.operation, Operation::Former | Operation::Other);
+    hold(is_former, "rolled back, and the last operation is a migration")?;
+    hold(left_at_destination(world).is_empty(), "rolled back, and something is left at the destination")?;
+    let members = (world.etcd.of(Side::Source), world.etcd.of(Side::Destination));
+    hold(members == (MEMBERS as usize, 0), "rolled back with other members")?;
+    hold(!site.etcd.is_exposed && site.etcd.exposure.is_none(), "rolled back, and members are exposed")?;
+    hold(world.zone.api() == Side::Source, "rolled back, and clients go to the destination")?;
+    hold(world.is_api_ready(Side::Source), "rolled back, and the API does not serve")?;
+    let is_whole = site.api.wanted == Some(API) && site.controllers.wanted == Some(CONTROLLERS);
+    hold(is_whole, "rolled back, and the source is not as it was")?;
+    hold(world.api_ttl == TTL, "rolled back, and the TTL is another one")
+}

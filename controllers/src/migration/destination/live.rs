@@ -1,0 +1,115 @@
+//! Effects of a live migration on the Etcd of the destination: its members join that of the source, and are alone later.
+
+use kube::ResourceExt;
+use repot_plan::migration::observed::{ExposedMember, Facts, OwnerId};
+use serde_json::{Value, json};
+
+use super::objects::Objects;
+use crate::{
+    etcd::api::FENCE,
+    migration::{
+        error::{Error, Result},
+        pass::Pass,
+        seed::{
+            exposure::{self, Exposing},
+            owner, scale,
+        },
+    },
+};
+
+/// What members of the destination join.
+pub struct Join<'a> {
+    /// Name of the set of volumes.
+    pub volumes: &'a str,
+    /// The owner ID that members check.
+    pub owner: &'a OwnerId,
+    /// The owner ID of the source.
+    pub joined: &'a OwnerId,
+    /// The members of the source.
+    pub members: &'a [ExposedMember],
+    /// Replicas of the Etcd.
+    pub replicas: u32,
+}
+
+/// Makes what other seeds reach the members by, before these run.
+///
+/// # Errors
+/// [`Error`]. The next pass goes on.
+pub async fn expose(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
+    let (request, etcd) = (&pass.facts.request, objects.etcds.need_main()?);
+    let like = objects.zone_record.as_ref();
+    let like = like.ok_or_else(|| Error::Missing("a DNSRecord of the zone".to_owned()))?;
+    let exposing = Exposing { etcd, seed: &request.destination_seed, members: members(pass)? };
+    objects.exposed.ensure(pass.context.own_client(), &exposing, like, &request.uid).await
+}
+
+/// As many as were observed to be exposed.
+fn members(pass: &Pass<'_>) -> Result<u32> {
+    let Facts::Destination(facts) = &pass.facts.facts else { return Ok(0) };
+    u32::try_from(facts.exposure.members.len())
+        .ok()
+        .filter(|members| *members > 0)
+        .ok_or_else(|| Error::Missing("names of members".to_owned()))
+}
+
+/// Lets the members join the etcd of the source.
+///
+/// # Errors
+/// [`Error::Write`].
+pub async fn join(pass: &Pass<'_>, objects: &Objects, join: &Join<'_>, fence: &str) -> Result<()> {
+    let etcd = objects.etcds.need_main()?;
+    let Facts::Destination(facts) = &pass.facts.facts else { return Ok(()) };
+    let is_written = etcd.annotations().get(FENCE).map(String::as_str) == Some(fence)
+        && etcd.volumes() == join.volumes
+        && etcd.spec.replicas == join.replicas;
+    if is_written {
+        return Ok(());
+    }
+    let mut members = exposure::advertised(etcd, &facts.exposure.members);
+    let existing = |member: &ExposedMember| json!({"name": member.name, "peerUrls": [member.peer_url]});
+    members["bootstrapWithExistingCluster"] = json!({
+        "members": join.members.iter().map(existing).collect::<Vec<_>>(),
+        "clientEndpoints": join.members.iter().map(|member| &member.client_url).collect::<Vec<_>>(),
+    });
+    let owner_check = json!({"id": owner::text(join.owner), "joinedID": owner::text(join.joined)});
+    let patch = json!({
+        "metadata": {"annotations": exposure::annotations(etcd, fence)},
+        "spec": {
+            "volumeClaimTemplate": join.volumes, "replicas": join.replicas, "etcd": members,
+            "backup": {"ownerCheck": owner_check},
+        },
+    });
+    scale::write(pass.context.own_client(), etcd, patch, "let the members join by").await
+}
+
+/// Removes the members of the source from the etcd.
+///
+/// # Errors
+/// [`Error::Write`].
+pub async fn remove_source_members(pass: &Pass<'_>, objects: &Objects, fence: &str) -> Result<()> {
+    let etcd = objects.etcds.need_main()?;
+    if etcd.spec.etcd.bootstrap_with_existing_cluster.is_none() {
+        return Ok(());
+    }
+    let patch = json!({
+        "metadata": {"annotations": {FENCE: fence}},
+        "spec": {"etcd": {"bootstrapWithExistingCluster": Value::Null}},
+    });
+    scale::write(pass.context.own_client(), etcd, patch, "remove the members of the source by").await
+}
+
+/// Lets members be known by the addresses of their own seed, and removes what other seeds reach them by.
+///
+/// # Errors
+/// [`Error::Write`].
+pub async fn hide(pass: &Pass<'_>, objects: &Objects, fence: &str) -> Result<()> {
+    let (seed, etcd) = (pass.context.own_client(), objects.etcds.need_main()?);
+    let Facts::Destination(facts) = &pass.facts.facts else { return Ok(()) };
+    match facts.etcd.is_exposed {
+        true => exposure::hide(seed, etcd, facts.etcd.is_settled, fence).await,
+        false if facts.etcd.is_settled => {
+            objects.exposed.remove(seed, &objects.namespace, &pass.facts.request.uid).await
+        }
+        false => Ok(()),
+    }
+}
