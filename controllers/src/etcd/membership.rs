@@ -83,6 +83,12 @@ impl MembershipStatus {
         seen.is_some_and(|seen| !seen.members.iter().any(|member| member.side == Side::Source))
     }
 
+    /// Whether members are to get other peer URLs.
+    #[must_use]
+    pub fn are_moving(&self) -> bool {
+        self.seen.as_ref().is_some_and(|seen| seen.members.iter().any(|one| one.moved))
+    }
+
     /// Whether all members are well, those elsewhere included.
     #[must_use]
     pub fn are_well(&self) -> bool {

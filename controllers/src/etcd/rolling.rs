@@ -34,8 +34,16 @@ pub fn next(observed: &Observed, members: u32, known: Option<&MembershipStatus>)
     };
     let pods: Vec<Option<rolling::Pod>> = (0..members).map(pod).collect();
     // While a cluster is founded there is nobody to ask.
-    let well = !observed.is_founded() || known.is_some_and(MembershipStatus::are_well);
+    let is_well = |known: &MembershipStatus| known.are_well() && !(is_strict(observed) && known.are_moving());
+    let well = !observed.is_founded() || known.is_some_and(is_well);
     rolling::decide(&pods, well)
+}
+
+/// Whether members verify from where others connect. One that does so, and that others still reach by an earlier address through a load
+/// balancer, would lose these: all get their addresses first.
+fn is_strict(observed: &Observed) -> bool {
+    let tls = observed.etcd.spec.etcd.peer_url_tls.as_ref();
+    tls.is_some_and(|tls| !tls.skip_client_san_verification)
 }
 
 /// The Pod that is replaced next, and its place.

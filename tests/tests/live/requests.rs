@@ -1,4 +1,5 @@
-//! Clients of a Shoot that ask and write all the time, and remember each request that has failed.
+//! Clients of a Shoot that ask and write all the time, and remember each request that has failed. They repeat a request as client-go
+//! does: where the API server has refused it and says when it may be repeated.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,13 +9,15 @@ use parking_lot::Mutex;
 use repot_tests::http::{Answer, Api};
 use serde_json::json;
 use tokio::task::JoinSet;
-use tokio::time::{interval, timeout};
+use tokio::time::{interval, sleep, timeout};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// From one request of a client to the next.
 const PERIOD: Duration = Duration::from_millis(25);
 /// A request without an answer after this time has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often client-go repeats a request.
+const REPETITIONS: u32 = 10;
 
 /// Clients that run until they are dropped.
 pub struct Requests {
@@ -27,6 +30,7 @@ pub struct Requests {
 struct Seen {
     answered: u64,
     failed: Vec<String>,
+    repeated: u64,
     slowest: Duration,
     last_answer: Option<Instant>,
     longest_gap: Duration,
@@ -39,6 +43,8 @@ pub struct Count {
     pub answered: u64,
     /// Requests that were not, in words.
     pub failed: Vec<String>,
+    /// How often a request was repeated because the API server asked for that.
+    pub repeated: u64,
     /// The longest time that an answer took.
     pub slowest: Duration,
     /// The longest time from one answer to the next, of all clients together.
@@ -61,6 +67,7 @@ impl Requests {
         Count {
             answered: seen.answered,
             failed: seen.failed.clone(),
+            repeated: seen.repeated,
             slowest: seen.slowest,
             longest_gap: seen.longest_gap,
         }
@@ -86,7 +93,7 @@ async fn ask(api: Api, client: usize, seen: Arc<Mutex<Seen>>) {
     for number in 0_u64.. {
         ticks.tick().await;
         let begun = Instant::now();
-        let outcome = timeout(PATIENCE, request(&api, client, number)).await;
+        let outcome = timeout(PATIENCE, repeated(&api, (client, number), &seen)).await;
         let outcome = outcome.unwrap_or_else(|_| bail_late());
         let mut seen = seen.lock();
         match outcome {
@@ -100,19 +107,40 @@ fn bail_late() -> Result<()> {
     bail!("no answer within {PATIENCE:?}")
 }
 
-/// One object is created, read and changed in turn.
-async fn request(api: &Api, client: usize, number: u64) -> Result<()> {
+/// Makes a request, and makes it again where the API server has refused it with a time.
+async fn repeated(api: &Api, which: (usize, u64), seen: &Mutex<Seen>) -> Result<()> {
+    for _ in 0..REPETITIONS {
+        let (answer, status) = request(api, which).await?;
+        match retry_after(&answer) {
+            None => return has_status(&answer, status),
+            Some(pause) => {
+                seen.lock().repeated += 1;
+                sleep(pause).await;
+            }
+        }
+    }
+    bail!("refused {REPETITIONS} times")
+}
+
+fn retry_after(answer: &Answer) -> Option<Duration> {
+    let is_asked = answer.status == 429 || answer.status >= 500;
+    let pause = answer.headers.get("Retry-After").filter(|_| is_asked)?.to_str().ok()?;
+    pause.parse().ok().map(Duration::from_secs)
+}
+
+/// One object is created, read and changed in turn; gives the answer, and the status that it should have.
+async fn request(api: &Api, (client, number): (usize, u64)) -> Result<(Answer, u16)> {
     let name = format!("asked-{client}-{}", number / 3);
     let path = format!("{CONFIG_MAPS}/{name}");
     match number % 3 {
         0 => {
             let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-            has_status(&api.post(CONFIG_MAPS, &object).await?, 201)
+            Ok((api.post(CONFIG_MAPS, &object).await?, 201))
         }
-        1 => has_status(&api.get(&path).await?, 200),
+        1 => Ok((api.get(&path).await?, 200)),
         _ => {
             let patch = json!({"data": {"changed": "true"}});
-            has_status(&api.patch(&path, "application/merge-patch+json", &patch).await?, 200)
+            Ok((api.patch(&path, "application/merge-patch+json", &patch).await?, 200))
         }
     }
 }

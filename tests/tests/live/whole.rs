@@ -1,10 +1,12 @@
 //! A whole control plane moves while both seeds serve.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use repot_tests::landscape::ControlPlaneOptions;
+use repot_tests::wait::until;
+use serde_json::Value;
 
 use super::requests::Requests;
-use crate::migration::story;
+use crate::migration::story::{self, DEADLINE};
 use crate::migration::world::{SEEDS, World, run};
 
 /// A control plane that is highly available, with one node.
@@ -29,11 +31,63 @@ fn control_plane_moves_and_no_request_fails() {
         let migration = story::until_success(&world, "move", SEEDS.1).await?;
         println!("{}", story::timeline(&migration).join("\n"));
         let count = requests.ensure_none_failed(1_000)?;
-        println!(
-            "{} requests, slowest {:?}, longest gap {:?}",
-            count.answered, count.slowest, count.longest_gap
-        );
+        println!("{count:?}");
         world.ensure_moved(&before, SEEDS).await?;
+        ensure_hidden(&world, SEEDS.1).await?;
         world.stop(SEEDS.1).await
     });
+}
+
+/// Steps of the forward table in which a person aborts the migration.
+const ABORTED_IN: [(&str, &str); 4] = [
+    ("source", "SourceMembersExposed"),
+    ("destination", "SixMemberETCDReady"),
+    ("destination", "ApiDnsSwitched"),
+    ("source", "SourceApiStopped"),
+];
+
+/// One control plane for all of them: each abort leaves it as it was.
+#[test]
+#[ignore = "minutes, in make soak"]
+fn migration_that_is_aborted_in_any_of_its_steps_fails_no_request_and_leaves_nothing_behind() {
+    run(async |env| {
+        let world = World::create(env, "back", highly_available()).await?;
+        let before = world.workload().await?;
+        let apis = (0..4).map(|_| world.api()).collect::<Result<Vec<_>>>()?;
+        let requests = Requests::start(apis);
+        for (side, step) in ABORTED_IN {
+            let name = step.to_lowercase();
+            story::create_live(&world, &name, SEEDS).await?;
+            story::until_started(&world, &name, (side, step)).await?;
+            story::abort(&world, &name).await?;
+            let migration = story::until_end(&world, &name).await?;
+            story::ensure_phase(&migration, "Cancelled")?;
+            println!("{step}: {:?}", requests.ensure_none_failed(100)?);
+            let after = world.workload().await?;
+            ensure!(before == after, "before {before:?}, after {after:?}");
+            world.ensure_gone(SEEDS.1).await?;
+            ensure_hidden(&world, SEEDS.0).await?;
+        }
+        world.stop(SEEDS.0).await
+    });
+}
+
+/// No Service and no DNSRecord leads to a member, and the Etcd is as it was.
+async fn ensure_hidden(world: &World, seed: &str) -> Result<()> {
+    let (cluster, namespace) = (&world.landscape.seed(seed)?.cluster, world.name().technical_id());
+    until("members to be hidden", DEADLINE, async || {
+        for path in ["api/v1", "apis/extensions.gardener.cloud/v1alpha1"] {
+            let kind = if path == "api/v1" { "services" } else { "dnsrecords" };
+            let selector = "labelSelector=migration.gardener.cloud/exposes-member";
+            let path = format!("/{path}/namespaces/{namespace}/{kind}?{selector}");
+            let all = cluster.api().get(&path).await?.ok()?;
+            ensure!(all["items"].as_array().is_some_and(Vec::is_empty), "{all}");
+        }
+        let path = format!("/apis/druid.gardener.cloud/v1alpha1/namespaces/{namespace}/etcds/etcd-main");
+        let etcd = cluster.api().get(&path).await?.ok()?;
+        ensure!(etcd["spec"]["etcd"]["additionalAdvertisePeerURLs"] == Value::Null, "{etcd}");
+        ensure!(etcd["spec"]["etcd"]["peerUrlTls"]["skipClientSANVerification"] != true, "{etcd}");
+        Ok(())
+    })
+    .await
 }

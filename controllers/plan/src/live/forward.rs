@@ -35,10 +35,10 @@ pub(super) static FORWARD: &[Row<MigrationFlow>] = &[
     },
     Row {
         after: &[Step::DestinationFit],
-        does: "The owner record names the source with the epoch that its members check, and its etcd and API serve.",
+        does: "The owner record names the source with the epoch that its members check. Its API serves, and its etcd has three members.",
         proof: Proof::HeldUntil(Step::SourceControllersStopped),
         advice: "repair the control plane at the source, or start a forced migration",
-        ..Row::new(Side::Source, Step::SourceServes, from::does_source_serve)
+        ..Row::new(Side::Source, Step::SourceServes, etcd::does_source_serve)
     },
     Row {
         after: &[Step::DestinationFit],

@@ -10,12 +10,31 @@ use crate::{
         destination::own_id,
         effect::Effect,
         observed::{EtcdFacts, Exposure, Joining, OwnerId},
-        source::{LOW_TTL, note_controllers},
+        source::{self as from, LOW_TTL, note_controllers},
     },
 };
 
 /// Beyond the TTL: clients resolve the name again when a connection ends, and servers of a zone agree after a while.
 const DNS_MARGIN: Duration = Duration::from_secs(10);
+
+/// Fewer members than these would be without a quorum while one of them restarts.
+const LEAST_MEMBERS: u32 = 3;
+
+/// As in a classic migration, of a control plane that can go on while a part of it restarts.
+pub(super) fn does_source_serve(context: &Context) -> Check {
+    if context.is_hibernated() {
+        return Check::blocked("Hibernated", "the Shoot is hibernated; migrate it in mode Classic");
+    }
+    source(context, |facts| match facts.etcd.wanted {
+        Some(members) if members < LEAST_MEMBERS => {
+            let message = format!(
+                "the etcd has {members} members, and not {LEAST_MEMBERS}; migrate the Shoot in mode Classic"
+            );
+            Check::blocked("NotHighlyAvailable", message)
+        }
+        _ => from::does_source_serve(context),
+    })
+}
 
 fn are_reached(exposure: &Exposure) -> Check {
     let what = "other seeds do not reach the members";
@@ -24,7 +43,7 @@ fn are_reached(exposure: &Exposure) -> Check {
 
 pub(super) fn are_exposed_at_source(context: &Context) -> Check {
     source(context, |facts| match are_reached(&facts.exposure) {
-        Check::Met(_) if !facts.etcd.is_exposed => {
+        Check::Met(_) if !facts.etcd.is_advertised => {
             Check::waiting("MembersRenamed", "members are being told the addresses by which they are known")
         }
         Check::Met(_) if !facts.etcd.is_settled => {

@@ -13,10 +13,12 @@
 //! | `forward.rs`, `rollback.rs` | the two tables |
 //! | `members.rs` | checks and effects of rows on the members of the etcd |
 //! | `plan.rs` | the version of the tables |
+//! | `progress.rs` | what the status of the Shoot shows of it |
 
 mod forward;
 mod members;
 mod plan;
+pub(crate) mod progress;
 mod rollback;
 
 pub use plan::{PLAN, PLAN_VERSION, PLANS};

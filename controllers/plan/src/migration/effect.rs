@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::observed::{ExposedMember, ExtensionOperation, FinalSnapshot, OwnerId, Replicas};
+use super::observed::{ExposedMember, ExtensionOperation, FinalSnapshot, LiveCondition, OwnerId, Replicas};
 
 /// A target that is requested again in each pass until it is observed.
 ///
@@ -37,6 +37,11 @@ pub enum Effect {
     EnsureOperation {
         /// What the last operation says.
         operation: super::observed::Operation,
+    },
+    /// Garden: `status.liveMigration` of the Shoot shows how far this migration is.
+    TellLiveProgress {
+        /// All of its conditions.
+        conditions: Vec<LiveCondition>,
     },
     /// Garden: `status.seedName` of the Shoot is this seed.
     EnsureStatusSeed {

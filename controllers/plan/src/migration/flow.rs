@@ -14,6 +14,7 @@ use super::{
 use crate::{
     flow::{Flow, LedgerOf, Request, StepContext},
     ledger::Phase,
+    live::progress,
 };
 
 /// A migration of a control plane between two seeds, in any mode.
@@ -68,7 +69,12 @@ impl Flow for MigrationFlow {
                 // A request that was on its way when the migration ended may set the annotation after that.
                 let has_ignore = context.ledger.phase != Phase::Failed && facts.has_ignore_to_end();
                 let ignore = has_ignore.then_some(Effect::EnsureIgnored { ignored: false });
-                finalizer(context).into_iter().chain(ignore).collect()
+                // The object goes with its finalizer, so that comes last. Without it, another migration may tell of itself.
+                let is_asked = request.finalizer && request.abandoned.is_none();
+                match progress::tell(context).filter(|_| is_asked) {
+                    Some(progress) => ignore.into_iter().chain([progress]).collect(),
+                    None => finalizer(context).into_iter().chain(ignore).collect(),
+                }
             }
             // A creation that was requested before the end may arrive after it.
             Facts::Destination(facts) if context.ledger.phase.is_rollback() => {
@@ -101,7 +107,8 @@ impl Flow for MigrationFlow {
     }
 
     fn upkeep(context: &StepContext<'_, Self>) -> Vec<Effect> {
-        context.at_garden().and_then(|_| finalizer(context)).into_iter().collect()
+        let finalizer = context.at_garden().and_then(|_| finalizer(context));
+        finalizer.into_iter().chain(progress::tell(context)).collect()
     }
 
     fn data_locations(notes: &Notes) -> String {

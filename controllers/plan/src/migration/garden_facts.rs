@@ -31,6 +31,19 @@ pub struct BackupEntrySeeds {
     pub status: String,
 }
 
+/// A condition in `status.liveMigration` of a Shoot: how far one step of a live migration is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveCondition {
+    /// Type of the condition.
+    pub kind: String,
+    /// `Unknown` before the step was started, `False` until it is reached.
+    pub status: String,
+    /// Whether it was started, goes on, or has failed.
+    pub reason: String,
+    /// How far it is, in words.
+    pub message: String,
+}
+
 /// What the controller of the garden observes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GardenFacts {
@@ -47,6 +60,8 @@ pub struct GardenFacts {
     pub quarantine: Quarantine,
     /// Why the destination cannot host the Shoot: rules, conditions, versions, capacity. Empty where it can.
     pub refusals: Vec<String>,
+    /// Live: conditions in `status.liveMigration` of the Shoot.
+    pub live: Vec<LiveCondition>,
     /// Seed in `spec.seedName` of the Shoot.
     pub spec_seed: String,
     /// Seed in `status.seedName` of the Shoot.

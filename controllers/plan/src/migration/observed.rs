@@ -12,7 +12,8 @@ use repot_apimachinery::time::Time;
 use serde::{Deserialize, Serialize};
 
 pub use super::garden_facts::{
-    BackupEntrySeeds, FormerOperation, GardenFacts, Ignored, Operation, Quarantine, SupersededMigration,
+    BackupEntrySeeds, FormerOperation, GardenFacts, Ignored, LiveCondition, Operation, Quarantine,
+    SupersededMigration,
 };
 use crate::flow::Abort;
 
@@ -201,8 +202,10 @@ pub struct EtcdFacts {
     pub fence: String,
     /// How far its members are on their way into the etcd of another one.
     pub joining: Joining,
-    /// Whether its members are known by addresses that other seeds reach, and by no others.
+    /// Whether anything of it is as an exposure of its members needs it.
     pub is_exposed: bool,
+    /// Whether its members are known by addresses that other seeds reach, and by no others.
+    pub is_advertised: bool,
     /// Whether all its members are ready and run as the Etcd says now.
     pub is_settled: bool,
 }

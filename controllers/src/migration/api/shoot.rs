@@ -71,6 +71,16 @@ pub struct ShootStatus {
     pub is_hibernated: Option<bool>,
     /// The last operation on the Shoot.
     pub last_operation: Option<LastOperation>,
+    /// How far a live migration is.
+    pub live_migration: LiveMigration,
+}
+
+/// How far a live migration is, as Gardener shows it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LiveMigration {
+    /// One for each of its steps.
+    pub conditions: Vec<Value>,
 }
 
 /// The last operation on a Shoot.

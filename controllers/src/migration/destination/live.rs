@@ -65,7 +65,10 @@ pub async fn join(pass: &Pass<'_>, objects: &Objects, join: &Join<'_>, fence: &s
     if is_written {
         return Ok(());
     }
-    let mut members = exposure::advertised(etcd, &facts.exposure.members);
+    let mut members = exposure::advertised(&facts.exposure.members);
+    if let Value::Object(relaxed) = exposure::relaxed(etcd) {
+        members.as_object_mut().into_iter().for_each(|members| members.extend(relaxed.clone()));
+    }
     let existing = |member: &ExposedMember| json!({"name": member.name, "peerUrls": [member.peer_url]});
     members["bootstrapWithExistingCluster"] = json!({
         "members": join.members.iter().map(existing).collect::<Vec<_>>(),

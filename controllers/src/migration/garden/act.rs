@@ -10,7 +10,7 @@ use repot_plan::{
 };
 use serde_json::{Value, json};
 
-use super::{backup_entry, ignored, objects::Objects, operation};
+use super::{backup_entry, ignored, live, objects::Objects, operation};
 use crate::{
     errors::is_not_found,
     migration::{
@@ -36,12 +36,16 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
         Effect::RevokeSourceCredentials => revoke_credentials(pass).await,
         Effect::SupersedeOthers => siblings::supersede(pass.context, pass.migration).await,
         Effect::EnsureOperation { operation } => {
-            let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
             let former = former(pass.migration);
-            match operation::render(*operation, former.as_ref(), &pass.migration.name_any(), &now) {
+            match operation::render(*operation, former.as_ref(), &pass.migration.name_any(), &now()) {
                 Some(last) => status(pass, shoot()?, json!({"lastOperation": last})).await,
                 None => Ok(()),
             }
+        }
+        Effect::TellLiveProgress { conditions } => {
+            let shoot = shoot()?;
+            status(pass, shoot, json!({"liveMigration": live::render(&shoot.status, conditions, &now())}))
+                .await
         }
         Effect::EnsureIgnored { ignored } => ignore(pass, shoot()?, *ignored).await,
         Effect::EnsureStatusSeed { seed } => status(pass, shoot()?, json!({"seedName": seed})).await,
@@ -53,6 +57,10 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
         Effect::EnsureSpecSeed { seed } => bind(pass.context, shoot()?, seed).await,
         _ => Ok(()),
     }
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// A process that stood still since it decided this must not touch a seed that was repaired meanwhile, so the migration is read again.

@@ -3,6 +3,7 @@
 mod act;
 pub mod backup_entry;
 mod ignored;
+mod live;
 pub mod objects;
 mod observe;
 mod operation;

@@ -11,7 +11,7 @@ use repot_plan::migration::observed::{
 };
 use serde_json::Value;
 
-use super::{backup_entry, ignored, objects::Objects, operation};
+use super::{backup_entry, ignored, live, objects::Objects, operation};
 use crate::migration::{
     api::{ControlPlaneMigration, Shoot},
     context::Context,
@@ -56,6 +56,7 @@ pub async fn observe(
             // What the garden knows of a dead source is old.
             MigrationMode::Forced => refusals_of((&spec.destination_seed, destination.as_ref())),
         },
+        live: status.map(live::read).unwrap_or_default(),
         spec_seed: shoot.as_ref().and_then(|shoot| shoot.spec.seed_name.clone()).unwrap_or_default(),
         status_seed: status.and_then(|status| status.seed_name.clone()).unwrap_or_default(),
         backup_entry: backup_entry.as_ref().map(backup_entry::seeds),

@@ -13,6 +13,7 @@ use kube::{
         watcher::{self, watcher},
     },
 };
+use repot_api::gardener::shoot::{Shoot as Asked, Trigger};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -145,10 +146,17 @@ fn wanted(shoot: &Shoot, migrations: &[ControlPlaneMigration]) -> Option<Control
             shoot_ref: ShootRef { name, uid },
             source_seed: from.to_owned(),
             destination_seed: to.to_owned(),
+            mode: mode(shoot).to_owned(),
             ..MigrationSpec::default()
         },
         ..ControlPlaneMigration::default()
     })
+}
+
+/// Live where the Shoot asks for it by an annotation; the field stays empty otherwise, which is Classic.
+fn mode(shoot: &Shoot) -> &'static str {
+    let is_live = |shoot: &serde_json::Value| Asked(shoot).trigger() == Trigger::Live;
+    if serde_json::to_value(shoot).is_ok_and(|shoot| is_live(&shoot)) { "Live" } else { "" }
 }
 
 #[cfg(test)]
@@ -182,6 +190,19 @@ mod tests {
         assert_eq!(form["apiVersion"], "migration.gardener.cloud/v1alpha1");
         let spec = (&*made.spec.source_seed, &*made.spec.destination_seed, &*made.spec.shoot_ref.uid);
         assert_eq!(spec, ("a", "b", "1"));
+    }
+
+    #[test]
+    fn annotation_of_the_shoot_asks_for_a_live_migration() {
+        let mode = |annotations: serde_json::Value| {
+            let mut shoot = shoot("b", "a");
+            shoot.metadata.annotations = serde_json::from_value(annotations).expect("annotations");
+            wanted(&shoot, &[]).expect("a migration").spec.mode
+        };
+        assert_eq!(mode(json!({})), "");
+        assert_eq!(mode(json!({"gardener.cloud/operation": "reconcile"})), "");
+        assert_eq!(mode(json!({"gardener.cloud/operation": "live-migrate"})), "Live");
+        assert_eq!(mode(json!({"migration.gardener.cloud/live-migrate": "true"})), "Live");
     }
 
     #[test]

@@ -27,6 +27,7 @@ use crate::{
 const JOINED: &str = "BootstrappedWithExistingCluster";
 const UPDATED: &str = "AllMembersUpdated";
 const READY: &str = "AllMembersReady";
+const SCALED: &str = "ScaleOperationComplete";
 
 /// How long a quorum may take for its answer.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -47,10 +48,10 @@ fn joining(etcd: &Etcd) -> Joining {
     }
 }
 
-/// Whether all members are ready, and run as the Etcd says now.
+/// Whether all members are ready, run as the Etcd says now, and are known by the URLs that it says.
 fn is_settled(etcd: &Etcd) -> bool {
     let observed = etcd.status.as_ref().and_then(|status| status.observed_generation);
-    observed == etcd.metadata.generation && holds(etcd, UPDATED) && holds(etcd, READY)
+    observed == etcd.metadata.generation && [UPDATED, READY, SCALED].iter().all(|kind| holds(etcd, kind))
 }
 
 fn holds(etcd: &Etcd, kind: &str) -> bool {
@@ -120,6 +121,7 @@ impl Etcds {
             fence: main.annotations().get(FENCE).cloned().unwrap_or_default(),
             joining: joining(main),
             is_exposed: exposure::is_exposed(main),
+            is_advertised: exposure::is_advertised(main),
             is_settled: is_settled(main),
         }
     }

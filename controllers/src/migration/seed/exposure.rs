@@ -326,20 +326,24 @@ pub fn is_advertised(etcd: &Etcd) -> bool {
 
 /// Fields of `spec.etcd` with which members are known by these addresses alone.
 #[must_use]
-pub fn advertised(etcd: &Etcd, members: &[ExposedMember]) -> Value {
+pub fn advertised(members: &[ExposedMember]) -> Value {
     let urls = |member: &ExposedMember| json!({"memberName": member.name, "urls": [member.peer_url]});
-    let mut fields = json!({
+    json!({
         "additionalAdvertisePeerURLs": members.iter().map(urls).collect::<Vec<_>>(),
         "advertiseOnlyAdditionalPeerURLs": true,
-    });
-    // A load balancer hides the addresses from which members connect.
-    if etcd.spec.etcd.peer_url_tls.is_some() {
-        fields["peerUrlTls"] = json!({"skipClientSANVerification": true});
-    }
-    fields
+    })
 }
 
-/// The annotation that lets [`hide`] take back what [`advertised`] has relaxed.
+/// The field of `spec.etcd` with which members accept others from any address: a load balancer hides from where they connect.
+#[must_use]
+pub fn relaxed(etcd: &Etcd) -> Value {
+    match etcd.spec.etcd.peer_url_tls {
+        Some(_) => json!({"peerUrlTls": {"skipClientSANVerification": true}}),
+        None => json!({}),
+    }
+}
+
+/// The annotation that lets [`hide`] take back what [`relaxed`] has changed.
 #[must_use]
 pub fn annotations(etcd: &Etcd, fence: &str) -> Value {
     let tls = etcd.spec.etcd.peer_url_tls.as_ref();
@@ -347,13 +351,26 @@ pub fn annotations(etcd: &Etcd, fence: &str) -> Value {
     json!({FENCE: fence, RELAXED: is_relaxed.to_string()})
 }
 
-/// Lets the members of an Etcd be known by these addresses alone.
+/// Lets the members of an Etcd be known by these addresses alone: first all of them accept others from any address.
 ///
 /// # Errors
 /// [`Error::Write`].
-pub async fn advertise(client: &Client, etcd: &Etcd, members: &[ExposedMember], fence: &str) -> Result<()> {
-    let fields = advertised(etcd, members);
-    let patch = json!({"metadata": {"annotations": annotations(etcd, fence)}, "spec": {"etcd": fields}});
+pub async fn advertise(
+    client: &Client,
+    etcd: &Etcd,
+    members: &[ExposedMember],
+    is_settled: bool,
+    fence: &str,
+) -> Result<()> {
+    let patch = match etcd.annotations().contains_key(RELAXED) {
+        false => {
+            json!({"metadata": {"annotations": annotations(etcd, fence)}, "spec": {"etcd": relaxed(etcd)}})
+        }
+        true if is_settled => {
+            json!({"metadata": {"annotations": {FENCE: fence}}, "spec": {"etcd": advertised(members)}})
+        }
+        true => return Ok(()),
+    };
     scale::write(client, etcd, patch, "expose the members of").await
 }
 

@@ -82,7 +82,10 @@ async fn expose(pass: &Pass<'_>, objects: &Objects, fence: &str) -> Result<()> {
     }
     match exposure::is_advertised(etcd) {
         true => Ok(()),
-        false => exposure::advertise(seed, etcd, &facts.exposure.members, fence).await,
+        false => {
+            let (members, is_settled) = (&facts.exposure.members, facts.etcd.is_settled);
+            exposure::advertise(seed, etcd, members, is_settled, fence).await
+        }
     }
 }
 

@@ -101,7 +101,8 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         // Simulated kubelets start containers again at once.
         Effect::ReplaceApi { .. } => {}
         // Those of a live migration.
-        Effect::ExposeMembers { .. }
+        Effect::TellLiveProgress { .. }
+        | Effect::ExposeMembers { .. }
         | Effect::HideMembers { .. }
         | Effect::JoinEtcd { .. }
         | Effect::RemoveSourceMembers { .. } => {}

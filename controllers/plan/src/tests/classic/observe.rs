@@ -63,6 +63,7 @@ fn garden(clusters: &Clusters) -> GardenFacts {
         highest_epoch: None,
         quarantine: Quarantine::NotConfigured,
         refusals: listed(clusters.trouble.unfit),
+        live: Vec::new(),
         spec_seed: clusters.spec_seed.clone(),
         status_seed: clusters.status_seed.clone(),
         backup_entry: Some(entry_seeds(&clusters.entry_seed)),
@@ -103,6 +104,7 @@ fn etcd(site: &SeedState, members: u32) -> EtcdFacts {
         fence: site.etcd.members.fence.clone(),
         joining: Joining::Apart,
         is_exposed: false,
+        is_advertised: false,
         is_settled: true,
     }
 }

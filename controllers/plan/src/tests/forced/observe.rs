@@ -50,6 +50,7 @@ pub(super) fn observe(world: &mut World, side: Side) -> Observed {
             highest_epoch: None,
             quarantine: quarantine(world),
             refusals: Vec::new(),
+            live: Vec::new(),
             spec_seed: world.spec_seed.clone(),
             status_seed: world.status_seed.clone(),
             backup_entry: Some(entry_seeds(&world.entry_seed)),
@@ -103,6 +104,7 @@ fn etcd(site: &SimulatedSeed) -> EtcdFacts {
         fence: members.workload.fence.clone(),
         joining: Joining::Apart,
         is_exposed: false,
+        is_advertised: false,
         is_settled: true,
     }
 }

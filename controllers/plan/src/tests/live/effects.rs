@@ -59,6 +59,7 @@ fn written(side: Side, effect: &Effect) -> Option<usize> {
         | Effect::RequestWorkers { .. }
         | Effect::RemoveDestination => Some(6 + of),
         Effect::EnsureOperation { .. }
+        | Effect::TellLiveProgress { .. }
         | Effect::EnsureStatusSeed { .. }
         | Effect::EnsureSpecSeed { .. }
         | Effect::EnsureIgnored { .. } => Some(SHOOT),
@@ -81,6 +82,7 @@ pub(super) fn apply(world: &mut World, side: Side, effect: &Effect, then: &Seen,
         Effect::EnsureIgnored { ignored } => {
             world.ignored = if *ignored { Ignored::ByThis } else { Ignored::No };
         }
+        Effect::TellLiveProgress { conditions } => world.live.clone_from(conditions),
         Effect::EnsureOperation { operation } => world.operation = *operation,
         Effect::EnsureBackupEntrySeed { seed } => world.entry_seed.clone_from(seed),
         Effect::EnsureStatusSeed { seed } => world.status_seed.clone_from(seed),

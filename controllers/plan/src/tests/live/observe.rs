@@ -56,6 +56,7 @@ fn garden(world: &World) -> GardenFacts {
         highest_epoch: None,
         quarantine: Quarantine::NotConfigured,
         refusals: Vec::new(),
+        live: world.live.clone(),
         spec_seed: world.spec_seed.clone(),
         status_seed: world.status_seed.clone(),
         backup_entry: Some(entry),
@@ -94,6 +95,7 @@ fn etcd(world: &World, side: Side) -> EtcdFacts {
         fence: etcd.fence.clone(),
         joining: if side == Side::Destination { world.etcd.joining(etcd) } else { Default::default() },
         is_exposed: etcd.is_exposed,
+        is_advertised: etcd.is_exposed,
         is_settled: world.now >= etcd.settled_at && ready == MEMBERS,
     }
 }

@@ -64,6 +64,8 @@ pub(super) fn at_the_end(sim: &Sim<World>) -> Result<(), String> {
 }
 
 fn has_moved(world: &World) -> Result<(), String> {
+    let is_told = world.live.len() == 8 && world.live.iter().all(|condition| condition.status == "True");
+    hold(is_told, "succeeded, and the status of the Shoot does not say so")?;
     let site = &world.destination;
     hold(world.status_seed == DESTINATION, "succeeded, and the Shoot names the source")?;
     hold(world.entry_seed == DESTINATION, "succeeded, and the BackupEntry names the source")?;
@@ -82,6 +84,8 @@ fn has_moved(world: &World) -> Result<(), String> {
 }
 
 fn is_untouched(world: &World) -> Result<(), String> {
+    let is_told = !world.live.iter().any(|condition| condition.reason == "Progressing");
+    hold(is_told, "rolled back, and the status of the Shoot tells of steps that run")?;
     let site = &world.source;
     hold(world.spec_seed == SOURCE, "rolled back, and the Shoot names the destination")?;
     hold(world.ignored == Ignored::No, "rolled back, and gardenlet leaves the Shoot alone for ever")?;

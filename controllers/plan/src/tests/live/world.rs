@@ -10,7 +10,7 @@ use crate::{
     migration::{
         LOW_TTL, MigrationFlow, Side, Step,
         effect::Effect,
-        observed::{ExtensionOperation, Ignored, Observed, Operation, OwnerId},
+        observed::{ExtensionOperation, Ignored, LiveCondition, Observed, Operation, OwnerId},
     },
     tests::{
         classic::{
@@ -94,6 +94,7 @@ pub(super) struct World {
     pub(super) finalizer: bool,
     pub(super) ignored: Ignored,
     pub(super) operation: Operation,
+    pub(super) live: Vec<LiveCondition>,
     pub(super) spec_seed: String,
     pub(super) status_seed: String,
     pub(super) entry_seed: String,
@@ -269,6 +270,7 @@ impl Model for World {
             finalizer: false,
             ignored: Ignored::No,
             operation: Operation::Other,
+            live: Vec::new(),
             spec_seed: SOURCE.into(),
             status_seed: SOURCE.into(),
             entry_seed: SOURCE.into(),
@@ -329,6 +331,10 @@ impl Model for World {
 
     fn apply(&mut self, side: Side, effect: &Effect, seen: &Seen, guarded: bool) {
         effects::apply(self, side, effect, seen, guarded);
+    }
+
+    fn is_report(effect: &Effect) -> bool {
+        matches!(effect, Effect::TellLiveProgress { .. })
     }
 
     fn check_decision(

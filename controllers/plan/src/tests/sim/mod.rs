@@ -61,6 +61,11 @@ pub(super) trait Model: Sized + 'static {
         None
     }
 
+    /// Whether an effect changes nothing but what people read.
+    fn is_report(_effect: &Effect<Self>) -> bool {
+        false
+    }
+
     fn decide(build: &Build<Self>, input: &Input<'_, Self::Flow>) -> Decision<Self::Flow> {
         flow::decide(build.plans, input)
     }

@@ -24,7 +24,8 @@ pub(super) fn decision<M: Model>(
     let is_recorded = |row: &Row<M::Flow>| row.side == side && ledger.state(row.step) == State::Running;
     // What is kept up in a flow that was tried again is recorded by the number of the retry.
     let is_recorded = ledger.phase.is_end() || ledger.retry > 0 || rows.iter().any(is_recorded);
-    hold(effects.is_empty() || is_recorded, "acts without a recorded decision")?;
+    let acts = effects.iter().any(|effect| !M::is_report(effect));
+    hold(!acts || is_recorded, "acts without a recorded decision")?;
     let is_late = sim.build.records_first || decision.records.is_none();
     hold(effects.is_empty() || is_late, "acts before it has recorded")?;
     let waits = decision.records.as_ref().unwrap_or(ledger);

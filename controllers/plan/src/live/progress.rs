@@ -1,0 +1,61 @@
+//! How far a live migration is, as Gardener and GEP-39 show it in the status of the Shoot: a condition for each of eight steps. The
+//! controller of the garden alone writes them.
+
+use crate::{
+    ledger::State,
+    migration::{
+        Step,
+        context::Context,
+        effect::Effect,
+        observed::{LiveCondition, MigrationMode},
+    },
+};
+
+/// Conditions of Gardener, and the step that each of them shows.
+const CONDITIONS: [(&str, Step); 8] = [
+    ("SourceEtcdPreparedForPeerJoin", Step::SourceMembersExposed),
+    ("DestinationEtcdPeersJoined", Step::SixMemberEtcdReady),
+    // No extension resource has to migrate before kube-apiservers start: these need nothing but objects that are carried.
+    ("MigrateExtensionsNeededBeforeKubeAPIServer", Step::DestinationPrepared),
+    ("DestinationKubeAPIServerReady", Step::ApiServes),
+    ("MigrateDNSRecords", Step::ApiDnsSwitched),
+    ("EtcdMigrationComplete", Step::SourceMembersRemoved),
+    ("SourceSeedCleanup", Step::SourceRemoved),
+    ("MigrationCompleted", Step::OperationSucceeded),
+];
+
+/// What is to be written; nothing where it is there, or where the migration is not live.
+pub(crate) fn tell(context: &Context) -> Option<Effect> {
+    let is_live = context.observed.request.mode == MigrationMode::Live;
+    // Until then another migration may tell of itself.
+    let is_begun = context.ledger.is_settled(Step::MigrationRecorded);
+    let facts = context.at_garden().filter(|_| is_live && is_begun)?;
+    let conditions = conditions(context);
+    let is_there = |wanted: &LiveCondition| {
+        let mut found = facts.live.iter().filter(|found| found.kind == wanted.kind);
+        found.any(|found| found.status == wanted.status && found.reason == wanted.reason)
+    };
+    (!conditions.iter().all(is_there)).then_some(Effect::TellLiveProgress { conditions })
+}
+
+fn conditions(context: &Context) -> Vec<LiveCondition> {
+    CONDITIONS.iter().map(|(kind, step)| condition(context, kind, *step)).collect()
+}
+
+fn condition(context: &Context, kind: &str, step: Step) -> LiveCondition {
+    let record = context.record(step);
+    let (status, reason) = match record.map_or(State::Pending, |record| record.state) {
+        State::Pending | State::RolledBack => ("Unknown", "NotStarted"),
+        // Its side is going to say so.
+        State::Running if context.ledger.phase.is_rollback() => ("Unknown", "NotStarted"),
+        State::Running => ("False", "Progressing"),
+        State::Failed => ("False", "StepFailed"),
+        State::Succeeded | State::Skipped => ("True", "Reached"),
+    };
+    LiveCondition {
+        kind: kind.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: record.map(|record| record.message.clone()).unwrap_or_default(),
+    }
+}
