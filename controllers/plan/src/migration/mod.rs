@@ -24,6 +24,7 @@ pub mod observed;
 pub(crate) mod api_dns;
 pub(crate) mod context;
 pub(crate) mod destination;
+mod etcd_facts;
 mod flow;
 pub(crate) mod garden;
 mod garden_facts;

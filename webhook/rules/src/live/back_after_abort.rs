@@ -18,7 +18,8 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let SeedChange::Back { to } = change.seed_change() else { return Vec::new() };
     let asked = matches!(annotation_of(&change.new, ABORT_LIVE_MIGRATION), Some("true" | "force"));
     let old = Shoot(&change.old);
-    if !old.is_moving_live() || old.waits_for_destination() {
+    // A migration that Repot has rolled back has left everything as it was, before it changes the seed.
+    if !old.is_moving_live() || old.waits_for_destination() || old.is_rolled_back() {
         return Vec::new();
     }
     if Progress(&change.old).is_past_return() {

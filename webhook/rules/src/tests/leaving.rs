@@ -1,5 +1,7 @@
 //! When a Shoot may leave its seed: it rests, and what only a dead seed could mend does not hold it.
 
+use repot_api::names::REQUESTED_AT;
+
 use super::*;
 
 fn dead(seed: &str, change: impl FnOnce(&mut Value)) -> Facts {
@@ -168,6 +170,18 @@ fn a_shoot_goes_back_after_its_migration_was_rolled_back() {
     rejects(&update(told(back), to("c")), &mk_facts(), &["one-migration"]);
     let runs = "ControlPlaneMigration m moves the control plane.";
     rejects(&update(told(runs), to("a")), &mk_facts(), &["one-migration"]);
+    // What a live migration has told of its steps does not hold it.
+    let live = |description: &'static str| {
+        move |shoot: &mut Value| {
+            told(description)(shoot);
+            annotate(shoot, REQUESTED_AT, "2026-05-01T06:00:00Z");
+            shoot["status"]["liveMigration"]["conditions"] = json!([{
+                "type": "DestinationEtcdPeersJoined", "status": "Unknown", "lastTransitionTime": "2026-05-01T06:30:00Z",
+            }]);
+        }
+    };
+    accepts(&update(live(back), to("a")), &mk_facts());
+    rejects(&update(live("Shoot is reconciled."), to("a")), &mk_facts(), &["live-back-after-abort"]);
 }
 
 #[test]
