@@ -51,6 +51,17 @@ pub struct Count {
     pub longest_gap: Duration,
 }
 
+impl Count {
+    /// The numbers in one line.
+    pub fn summary(&self) -> String {
+        let Self { answered, failed, repeated, slowest, longest_gap } = self;
+        let failed = failed.len();
+        format!(
+            "{answered} answered, {failed} failed, {repeated} repeated, slowest {slowest:?}, longest gap {longest_gap:?}"
+        )
+    }
+}
+
 impl Requests {
     /// Starts one client for each API; they read and write in turn.
     pub fn start(apis: Vec<Api>) -> Self {

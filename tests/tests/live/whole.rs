@@ -31,7 +31,7 @@ fn control_plane_moves_and_no_request_fails() {
         let migration = story::until_success(&world, "move", SEEDS.1).await?;
         println!("{}", story::timeline(&migration).join("\n"));
         let count = requests.ensure_none_failed(1_000)?;
-        println!("{count:?}");
+        println!("{}", count.summary());
         world.ensure_moved(&before, SEEDS).await?;
         ensure_hidden(&world, SEEDS.1).await?;
         world.stop(SEEDS.1).await
@@ -62,7 +62,7 @@ fn migration_that_is_aborted_in_any_of_its_steps_fails_no_request_and_leaves_not
             story::abort(&world, &name).await?;
             let migration = story::until_end(&world, &name).await?;
             story::ensure_phase(&migration, "Cancelled")?;
-            println!("{step}: {:?}", requests.ensure_none_failed(100)?);
+            println!("{step}: {}", requests.ensure_none_failed(100)?.summary());
             let after = world.workload().await?;
             ensure!(before == after, "before {before:?}, after {after:?}");
             world.ensure_gone(SEEDS.1).await?;

@@ -2,12 +2,11 @@
 //! controller of the garden alone writes them.
 
 use crate::{
-    ledger::State,
+    ledger::{Record, State},
     migration::{
         Step,
-        context::Context,
         effect::Effect,
-        observed::{LiveCondition, MigrationMode},
+        observed::{GardenFacts, LiveCondition},
     },
 };
 
@@ -24,13 +23,14 @@ const CONDITIONS: [(&str, Step); 8] = [
     ("MigrationCompleted", Step::OperationSucceeded),
 ];
 
-/// What is to be written; nothing where it is there, or where the migration is not live.
-pub(crate) fn tell(context: &Context) -> Option<Effect> {
-    let is_live = context.observed.request.mode == MigrationMode::Live;
-    // Until then another migration may tell of itself.
-    let is_begun = context.ledger.is_settled(Step::MigrationRecorded);
-    let facts = context.at_garden().filter(|_| is_live && is_begun)?;
-    let conditions = conditions(context);
+/// What is to be written; nothing where it is there. `record` gives the record of a step, whichever side has it.
+pub(crate) fn tell<'a>(
+    facts: &GardenFacts,
+    is_rollback: bool,
+    record: impl Fn(Step) -> Option<&'a Record>,
+) -> Option<Effect> {
+    let conditions = CONDITIONS.iter().map(|(kind, step)| condition(kind, record(*step), is_rollback));
+    let conditions: Vec<LiveCondition> = conditions.collect();
     let is_there = |wanted: &LiveCondition| {
         let mut found = facts.live.iter().filter(|found| found.kind == wanted.kind);
         found.any(|found| found.status == wanted.status && found.reason == wanted.reason)
@@ -38,16 +38,11 @@ pub(crate) fn tell(context: &Context) -> Option<Effect> {
     (!conditions.iter().all(is_there)).then_some(Effect::TellLiveProgress { conditions })
 }
 
-fn conditions(context: &Context) -> Vec<LiveCondition> {
-    CONDITIONS.iter().map(|(kind, step)| condition(context, kind, *step)).collect()
-}
-
-fn condition(context: &Context, kind: &str, step: Step) -> LiveCondition {
-    let record = context.record(step);
+fn condition(kind: &str, record: Option<&Record>, is_rollback: bool) -> LiveCondition {
     let (status, reason) = match record.map_or(State::Pending, |record| record.state) {
         State::Pending | State::RolledBack => ("Unknown", "NotStarted"),
         // Its side is going to say so.
-        State::Running if context.ledger.phase.is_rollback() => ("Unknown", "NotStarted"),
+        State::Running if is_rollback => ("Unknown", "NotStarted"),
         State::Running => ("False", "Progressing"),
         State::Failed => ("False", "StepFailed"),
         State::Succeeded | State::Skipped => ("True", "Reached"),

@@ -71,7 +71,7 @@ impl Flow for MigrationFlow {
                 let ignore = has_ignore.then_some(Effect::EnsureIgnored { ignored: false });
                 // The object goes with its finalizer, so that comes last. Without it, another migration may tell of itself.
                 let is_asked = request.finalizer && request.abandoned.is_none();
-                match progress::tell(context).filter(|_| is_asked) {
+                match live_progress(context).filter(|_| is_asked) {
                     Some(progress) => ignore.into_iter().chain([progress]).collect(),
                     None => finalizer(context).into_iter().chain(ignore).collect(),
                 }
@@ -91,7 +91,9 @@ impl Flow for MigrationFlow {
                 vec![Effect::EnsureNoMachineGuard]
             }
             // The same of what other seeds reach the members by.
-            Facts::Source(facts) if context.ledger.phase.is_rollback() && facts.is_exposed() => {
+            Facts::Source(facts)
+                if context.ledger.phase.is_rollback() && facts.is_exposed_by(&context.forward_fence()) =>
+            {
                 vec![Effect::HideMembers { fence: context.rollback_fence() }]
             }
             Facts::Source(_) | Facts::Destination(_) => Vec::new(),
@@ -108,7 +110,7 @@ impl Flow for MigrationFlow {
 
     fn upkeep(context: &StepContext<'_, Self>) -> Vec<Effect> {
         let finalizer = context.at_garden().and_then(|_| finalizer(context));
-        finalizer.into_iter().chain(progress::tell(context)).collect()
+        finalizer.into_iter().chain(live_progress(context)).collect()
     }
 
     fn data_locations(notes: &Notes) -> String {
@@ -118,6 +120,14 @@ impl Flow for MigrationFlow {
         let volumes = notes.volumes.as_ref().map(|volumes| format!("the new volumes of etcd are {volumes}"));
         snapshot.into_iter().chain(volumes).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// What the status of the Shoot is to show of a live migration. Until that is recorded another migration may tell of itself.
+fn live_progress(context: &StepContext<'_, MigrationFlow>) -> Option<Effect> {
+    let is_live = context.observed.request.mode == MigrationMode::Live;
+    let is_begun = context.ledger.is_settled(Step::MigrationRecorded);
+    let facts = context.at_garden().filter(|_| is_live && is_begun)?;
+    progress::tell(facts, context.ledger.phase.is_rollback(), |step| context.record(step))
 }
 
 /// The object stays until each side has ended, since it holds what they have left to undo. The finalizer goes when a migration has failed,

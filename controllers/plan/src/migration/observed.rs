@@ -221,9 +221,9 @@ pub struct SourceFacts {
 }
 
 impl SourceFacts {
-    /// Whether anything of an exposure of members is there.
-    pub(crate) fn is_exposed(&self) -> bool {
-        self.etcd.is_exposed || !self.exposure.left.is_empty()
+    /// Whether anything is there of the exposure of members by a migration whose forward table has this fence.
+    pub(crate) fn is_exposed_by(&self, fence: &str) -> bool {
+        (self.etcd.is_exposed && self.etcd.fence == fence) || !self.exposure.left.is_empty()
     }
 }
 

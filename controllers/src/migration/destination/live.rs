@@ -1,7 +1,10 @@
-//! Effects of a live migration on the Etcd of the destination: its members join that of the source, and are alone later.
+//! The Etcd of the destination of a live migration: its members are exposed, join that of the source, and are alone later.
 
 use kube::ResourceExt;
-use repot_plan::migration::observed::{ExposedMember, Facts, OwnerId};
+use repot_plan::migration::{
+    Step,
+    observed::{ExposedMember, Exposure, Facts, MigrationMode, MigrationRequest, OwnerId},
+};
 use serde_json::{Value, json};
 
 use super::objects::Objects;
@@ -9,6 +12,7 @@ use crate::{
     etcd::api::FENCE,
     migration::{
         error::{Error, Result},
+        overall::Ledger,
         pass::Pass,
         seed::{
             exposure::{self, Exposing},
@@ -111,8 +115,30 @@ pub async fn hide(pass: &Pass<'_>, objects: &Objects, fence: &str) -> Result<()>
     match facts.etcd.is_exposed {
         true => exposure::hide(seed, etcd, facts.etcd.is_settled, fence).await,
         false if facts.etcd.is_settled => {
-            objects.exposed.remove(seed, &objects.namespace, &pass.facts.request.uid).await
+            let uid = &pass.facts.request.uid;
+            objects.exposed.of(uid).remove(seed, &objects.namespace, uid).await
         }
         false => Ok(()),
     }
+}
+
+/// How far the exposure is. Asked until the members are alone, and not in a rollback: it removes what it finds.
+pub async fn exposure(
+    objects: &Objects,
+    request: &MigrationRequest,
+    ledger: &Ledger,
+    source: &Ledger,
+) -> Exposure {
+    let members = source.notes.etcd_replicas;
+    match (objects.etcds.main(), members) {
+        (Some(etcd), Some(members)) if request.mode == MigrationMode::Live && !is_over(ledger) => {
+            let exposing = exposure::Exposing { etcd, seed: &request.destination_seed, members };
+            objects.exposed.facts(&exposing, &request.uid).await
+        }
+        _ => Exposure { missing: vec!["members that were not asked for".to_owned()], ..Exposure::default() },
+    }
+}
+
+fn is_over(ledger: &Ledger) -> bool {
+    ledger.phase.is_rollback() || ledger.is_settled(Step::DestinationMembersHidden)
 }

@@ -12,7 +12,7 @@ use repot_plan::{
     migration::{
         Side, Step,
         observed::{
-            DestinationFacts, Exposure, ExtensionOperation, Facts, MigrationMode, MigrationRequest, Observed,
+            DestinationFacts, ExtensionOperation, Facts, MigrationMode, MigrationRequest, Observed,
             OwnerRecord,
         },
     },
@@ -22,7 +22,7 @@ use repot_plan::{
 use super::{
     asked,
     bindings::{API_SERVER_ADDRESS, MEMBER_NAME_PREFIX, SEED_NAME, SeedFacts},
-    buckets, carried, copies, guard, machines, nodes,
+    buckets, carried, copies, guard, live, machines, nodes,
     objects::Objects,
     prepare::{self, is_made_by},
     remove, stored,
@@ -166,7 +166,7 @@ async fn facts(
         highest_epoch: highest_epoch(context, migration, ledger).await?,
         is_followed: is_followed(context, migration, ledger).await?,
         etcd: objects.etcds.facts(seed, is_open(ledger, Step::EtcdServes) || serves(ledger)).await,
-        exposure: exposure(objects, request, ledger, &source).await,
+        exposure: live::exposure(objects, request, ledger, &source).await,
         dns_records: extensions::facts_if(
             ledger.phase.is_rollback(),
             objects.records.iter(),
@@ -191,27 +191,6 @@ async fn facts(
             false => vec!["objects that were not listed yet".to_owned()],
         },
     })
-}
-
-/// Asked until the members have joined, and while it is taken back.
-async fn exposure(
-    objects: &Objects,
-    request: &MigrationRequest,
-    ledger: &Ledger,
-    source: &Ledger,
-) -> Exposure {
-    let members = source.notes.etcd_replicas;
-    match (objects.etcds.main(), members) {
-        (Some(etcd), Some(members)) if request.mode == MigrationMode::Live && !is_over(ledger) => {
-            let exposing = exposure::Exposing { etcd, seed: &request.destination_seed, members };
-            objects.exposed.facts(&exposing).await
-        }
-        _ => Exposure { missing: vec!["members that were not asked for".to_owned()], ..Exposure::default() },
-    }
-}
-
-fn is_over(ledger: &Ledger) -> bool {
-    ledger.phase.is_rollback() || ledger.is_settled(Step::DestinationMembersHidden)
 }
 
 /// Those that are younger than the etcd fail for another reason, so the kubelet waits rightly.

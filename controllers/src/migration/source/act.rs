@@ -2,6 +2,7 @@
 
 use kube::{Api, ResourceExt};
 use repot_plan::migration::{
+    Side,
     effect::Effect,
     observed::{ExtensionOperation, Facts, MigrationMode, OwnerId},
 };
@@ -89,18 +90,19 @@ async fn expose(pass: &Pass<'_>, objects: &Objects, fence: &str) -> Result<()> {
     }
 }
 
+/// Only what this migration has exposed: another one may have begun since.
 async fn hide(pass: &Pass<'_>, objects: &Objects, fence: &str) -> Result<()> {
-    let (seed, etcd) = (pass.context.own_client(), objects.etcds.need_main()?);
+    let (seed, etcd, uid) = (pass.context.own_client(), objects.etcds.need_main()?, &pass.facts.request.uid);
     let Facts::Source(facts) = &pass.facts.facts else { return Ok(()) };
+    let is_own = facts.etcd.fence.split_once('/').is_some_and(|(migration, _)| migration == uid);
     match facts.etcd.is_exposed {
-        true => exposure::hide(seed, etcd, facts.etcd.is_settled, fence).await,
-        false if facts.etcd.fence != fence => {
+        true if is_own => exposure::hide(seed, etcd, facts.etcd.is_settled, fence).await,
+        true => Ok(()),
+        false if facts.etcd.fence != fence && !pass.migration.has_side_ended(Side::Source) => {
             let patch = json!({"metadata": {"annotations": {FENCE: fence}}});
             scale::write(seed, etcd, patch, "hide the members of").await
         }
-        false if facts.etcd.is_settled => {
-            objects.exposed.remove(seed, &objects.namespace, &pass.facts.request.uid).await
-        }
+        false if facts.etcd.is_settled => objects.exposed.of(uid).remove(seed, &objects.namespace, uid).await,
         false => Ok(()),
     }
 }

@@ -171,7 +171,7 @@ async fn exposure(objects: &Objects, request: &MigrationRequest, ledger: &Ledger
         Some(etcd) => {
             let exposing =
                 exposure::Exposing { etcd, seed: &request.source_seed, members: scale::members(etcd) };
-            objects.exposed.facts(&exposing).await
+            objects.exposed.facts(&exposing, &request.uid).await
         }
         None => {
             Exposure { missing: vec!["members that were not asked for".to_owned()], ..Exposure::default() }

@@ -60,14 +60,14 @@ pub fn is_one(record: &DNSRecord) -> bool {
 }
 
 /// A member as other seeds reach it.
-struct Place {
+struct MemberAddress {
     pod: String,
     host: String,
 }
 
 /// What the members of an Etcd are exposed by.
 pub struct Exposing<'a> {
-    /// The Etcd.
+    /// The Etcd whose members they are.
     pub etcd: &'a Etcd,
     /// Name of the seed.
     pub seed: &'a str,
@@ -76,7 +76,7 @@ pub struct Exposing<'a> {
 }
 
 impl Exposing<'_> {
-    fn places(&self) -> Result<Vec<Place>> {
+    fn places(&self) -> Result<Vec<MemberAddress>> {
         let owner = OwnerRecordOf::new(self.etcd)?;
         let name = owner.name().trim_end_matches('.');
         let internal = name.splitn(LABELS_OF_SHOOT + 1, '.').nth(LABELS_OF_SHOOT);
@@ -87,12 +87,12 @@ impl Exposing<'_> {
         let namespace = self.etcd.namespace().unwrap_or_default();
         let place = |at| {
             let pod = names::pod(&self.etcd.name_any(), at);
-            Place { host: format!("{pod}.{namespace}.{}.{internal}", self.seed), pod }
+            MemberAddress { host: format!("{pod}.{namespace}.{}.{internal}", self.seed), pod }
         };
         Ok((0..self.members).map(place).collect())
     }
 
-    fn member(&self, at: u32, place: &Place) -> ExposedMember {
+    fn member(&self, at: u32, place: &MemberAddress) -> ExposedMember {
         let members = &self.etcd.spec.etcd;
         let url = |tls: bool, port: u16| format!("{}://{}:{port}", names::scheme(tls), place.host);
         ExposedMember {
@@ -107,7 +107,7 @@ impl Exposing<'_> {
         Ok((0..).zip(&places).map(|(at, place)| self.member(at, place)).collect())
     }
 
-    fn service(&self, place: &Place, migration: &str) -> Service {
+    fn service(&self, place: &MemberAddress, migration: &str) -> Service {
         let members = &self.etcd.spec.etcd;
         let port = |name: &str, port: u16| ServicePort {
             name: Some(name.to_owned()),
@@ -129,7 +129,7 @@ impl Exposing<'_> {
         }
     }
 
-    fn record(&self, place: &Place, address: &str, like: &DNSRecord, migration: &str) -> DNSRecord {
+    fn record(&self, place: &MemberAddress, address: &str, like: &DNSRecord, migration: &str) -> DNSRecord {
         let is_address = address.parse::<IpAddr>();
         let record_type = match is_address {
             Ok(IpAddr::V4(_)) => "A",
@@ -148,7 +148,7 @@ impl Exposing<'_> {
         DNSRecord::new(metadata, spec)
     }
 
-    fn metadata(&self, place: &Place, migration: &str) -> ObjectMeta {
+    fn metadata(&self, place: &MemberAddress, migration: &str) -> ObjectMeta {
         let labels = [(EXPOSES, place.pod.as_str()), (MADE_BY, migration)];
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
         ObjectMeta {
@@ -202,11 +202,20 @@ impl Exposed {
         self.records.iter().find(|record| record.labels().get(EXPOSES).map(String::as_str) == Some(pod))
     }
 
-    /// How far the exposure of these members is.
-    pub async fn facts(&self, exposing: &Exposing<'_>) -> Exposure {
-        let left = self.services.iter().map(|one| format!("Service {}", one.name_any()));
+    /// Those that a migration has made. Another one of the same Shoot may need the others.
+    #[must_use]
+    pub fn of(&self, migration: &str) -> Self {
+        let services = self.services.iter().filter(|service| is_made_by(*service, migration));
+        let records = self.records.iter().filter(|record| is_made_by(*record, migration));
+        Self { services: services.cloned().collect(), records: records.cloned().collect() }
+    }
+
+    /// How far the exposure of these members is, for a migration.
+    pub async fn facts(&self, exposing: &Exposing<'_>, migration: &str) -> Exposure {
+        let own = self.of(migration);
+        let left = own.services.iter().map(|one| format!("Service {}", one.name_any()));
         let left =
-            left.chain(self.records.iter().map(|one| format!("DNSRecord {}", one.name_any()))).collect();
+            left.chain(own.records.iter().map(|one| format!("DNSRecord {}", one.name_any()))).collect();
         let found = async { Ok::<_, Error>((exposing.exposed_members()?, self.missing(exposing).await?)) };
         match found.await {
             Ok((members, missing)) => Exposure { members, missing, left },
@@ -302,6 +311,10 @@ impl Exposed {
     pub fn is_gone(&self) -> bool {
         self.services.is_empty() && self.records.is_empty()
     }
+}
+
+fn is_made_by(object: &impl ResourceExt, migration: &str) -> bool {
+    object.labels().get(MADE_BY).map(String::as_str) == Some(migration)
 }
 
 /// The address of a Service, or its host name.
