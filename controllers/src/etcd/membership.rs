@@ -203,22 +203,22 @@ impl Memberships {
             _ => link.leaving.insert((slot.clone(), Instant::now())).1,
         };
         let wanted = wanted(observed, places(observed), &known.said);
-        match link.driver.vacate(&wanted, seen, &slot).await {
-            Outcome::Done => Ok(None),
-            Outcome::Changed(_) => Ok(Some(format!("{slot} leads no more"))),
-            Outcome::Waiting(why) | Outcome::Refused(why) if begun.elapsed() < LEAVE_LIMIT => {
-                Ok(Some(why.message))
+        let why = match link.driver.vacate(&wanted, seen, &slot).await {
+            Outcome::Done => None,
+            Outcome::Changed(_) => Some(format!("{slot} leads no more")),
+            Outcome::Waiting(why) | Outcome::Refused(why) => Some(why.message),
+        };
+        let why = why.filter(|why| {
+            let is_late = begun.elapsed() >= LEAVE_LIMIT;
+            if is_late {
+                tracing::warn!(etcd = etcd.name_any(), slot, why, "clients are still at the member");
             }
-            Outcome::Waiting(why) | Outcome::Refused(why) => {
-                tracing::warn!(
-                    etcd = etcd.name_any(),
-                    slot,
-                    why = why.message,
-                    "clients are still at the member"
-                );
-                Ok(None)
-            }
+            !is_late
+        });
+        if why.is_none() {
+            link.leaving = None;
         }
+        Ok(why)
     }
 
     /// Drops the driver, gateways and HTTP client that are kept for an Etcd under its UID.

@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::{
+    client::CallInProgress,
     gate::Pass,
     grpc::{self, Code, Failure, Status},
     members::InFlightCall,
@@ -122,6 +123,7 @@ pub(super) struct Answer {
     first: VecDeque<Frame<Bytes>>,
     rest: Option<Rest>,
     piped: Option<mpsc::Receiver<Frame<Bytes>>>,
+    call: Option<CallInProgress>,
 }
 
 /// What still comes from etcd.
@@ -155,7 +157,7 @@ impl Answer {
     pub(super) async fn begun(mut rest: Rest) -> Self {
         match poll_fn(|cx| rest.poll(cx)).await {
             None => Self::default(),
-            Some(Ok(frame)) => Self { first: [frame].into(), rest: Some(rest), piped: None },
+            Some(Ok(frame)) => Self { first: [frame].into(), rest: Some(rest), piped: None, call: None },
             Some(Err(status)) => {
                 Self { first: [Frame::trailers(status.trailers())].into(), ..Self::default() }
             }
@@ -178,7 +180,7 @@ impl Answer {
                 }
             }
         }
-        Ok(Self { first, rest: Some(rest), piped: None })
+        Ok(Self { first, rest: Some(rest), piped: None, call: None })
     }
 
     /// Why it was not done, where that is all that the answer says. With TLS, etcd says it in trailers, after headers that say nothing.
@@ -189,6 +191,11 @@ impl Answer {
             (Some(only), None) => grpc::failure(only.trailers_ref()?),
             _ => None,
         }
+    }
+
+    /// Counts as a call of one message until it has passed.
+    pub(super) fn count(&mut self, call: CallInProgress) {
+        self.call = Some(call);
     }
 
     /// Counts as a write until it has passed.

@@ -31,13 +31,14 @@ pub(super) struct Client {
     /// Which of equally good members it prefers.
     pub(super) turn: usize,
     /// Calls of one message that are being answered.
-    calls: watch::Sender<usize>,
+    calls: Arc<watch::Sender<usize>>,
 }
 
-/// A call of one message, until it is dropped.
-pub(super) struct CallInProgress<'a>(&'a watch::Sender<usize>);
+/// A call of one message, until its answer has passed.
+#[derive(Debug)]
+pub(super) struct CallInProgress(Arc<watch::Sender<usize>>);
 
-impl Drop for CallInProgress<'_> {
+impl Drop for CallInProgress {
     fn drop(&mut self) {
         self.0.send_modify(|calls| *calls -= 1);
     }
@@ -46,13 +47,13 @@ impl Drop for CallInProgress<'_> {
 impl Client {
     pub(super) fn new(shared: Arc<Shared>, turn: usize) -> Self {
         let pool = Pool::new(shared.dialer.clone());
-        Self { shared, pool, turn, calls: watch::Sender::new(0) }
+        Self { shared, pool, turn, calls: Arc::new(watch::Sender::new(0)) }
     }
 
     /// Counts a call.
-    pub(super) fn count(&self) -> CallInProgress<'_> {
+    pub(super) fn count(&self) -> CallInProgress {
         self.calls.send_modify(|calls| *calls += 1);
-        CallInProgress(&self.calls)
+        CallInProgress(self.calls.clone())
     }
 
     /// Waits until no call of one message is being answered.

@@ -63,8 +63,10 @@ impl Client {
                 }
                 Method::Stream | Method::Watch => self.stream(request, deadline).await,
                 Method::Write | Method::Read | Method::Once => {
-                    let _call = self.count();
-                    self.unary(method, request, deadline).await
+                    let call = self.count();
+                    let mut answer = self.unary(method, request, deadline).await?;
+                    answer.body_mut().count(call);
+                    Ok(answer)
                 }
             }
         };

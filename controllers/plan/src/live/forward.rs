@@ -134,7 +134,7 @@ pub(super) static FORWARD: &[Row<MigrationFlow>] = &[
         does: "The TTL of the DNS record has passed, so no client finds the source by it.",
         advice: "wait for the TTL",
         ..Row::new(Side::Source, Step::SourceAddressExpired, |context| {
-            etcd::has_address_expired(context, Step::ApiDnsSwitched)
+            etcd::has_address_expired(context, Step::SourceAddressExpired)
         })
     },
     Row {

@@ -43,7 +43,7 @@ fn are_reached(exposure: &Exposure) -> Check {
 
 pub(super) fn are_exposed_at_source(context: &Context) -> Check {
     source(context, |facts| match are_reached(&facts.exposure) {
-        Check::Met(_) if !facts.etcd.is_advertised => {
+        Check::Met(_) if !facts.etcd.is_advertised || facts.etcd.fence != context.forward_fence() => {
             Check::waiting("MembersRenamed", "members are being told the addresses by which they are known")
         }
         Check::Met(_) if !facts.etcd.is_settled => {
@@ -118,11 +118,11 @@ pub(super) fn join(context: &Context) -> Vec<Effect> {
     vec![Effect::JoinEtcd { volumes, owner, joined, members, replicas, fence }]
 }
 
-/// Longest time for which a resolver may have the former address.
-pub(super) fn has_address_expired(context: &Context, written: Step) -> Check {
-    let (wait, passed) = (LOW_TTL + DNS_MARGIN, context.since(written).unwrap_or_default());
+/// Whether no resolver has the former address any more. The record was written before `waits` was started, whose side has one clock.
+pub(super) fn has_address_expired(context: &Context, waits: Step) -> Check {
+    let (wait, passed) = (LOW_TTL + DNS_MARGIN, context.since_start(waits).unwrap_or_default());
     if passed >= wait {
-        Check::Met(format!("the record was written {} s ago", passed.as_secs()))
+        Check::Met(format!("the record was written at least {} s ago", passed.as_secs()))
     } else {
         Check::waiting(
             "AddressCached",

@@ -48,7 +48,7 @@ pub(super) static ROLLBACK: &[Row<MigrationFlow>] = &[
         guard: |context| context.notes.dns_records_migrated,
         advice: "wait for the TTL",
         ..day_long(Side::Source, Step::DestinationAddressExpired, |context| {
-            etcd::has_address_expired(context, Step::DnsRecordsRestored)
+            etcd::has_address_expired(context, Step::DestinationAddressExpired)
         })
     },
     Row {

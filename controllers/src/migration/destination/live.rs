@@ -43,8 +43,9 @@ pub async fn expose(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
     let (request, etcd) = (&pass.facts.request, objects.etcds.need_main()?);
     let like = objects.zone_record.as_ref();
     let like = like.ok_or_else(|| Error::Missing("a DNSRecord of the zone".to_owned()))?;
-    let exposing = Exposing { etcd, seed: &request.destination_seed, members: members(pass)? };
-    objects.exposed.ensure(pass.context.own_client(), &exposing, like, &request.uid).await
+    let exposing =
+        Exposing { etcd, seed: &request.destination_seed, members: members(pass)?, migration: &request.uid };
+    objects.exposed.ensure(pass.context.own_client(), &exposing, like).await
 }
 
 /// As many as were observed to be exposed.
@@ -132,8 +133,13 @@ pub async fn exposure(
     let members = source.notes.etcd_replicas;
     match (objects.etcds.main(), members) {
         (Some(etcd), Some(members)) if request.mode == MigrationMode::Live && !is_over(ledger) => {
-            let exposing = exposure::Exposing { etcd, seed: &request.destination_seed, members };
-            objects.exposed.facts(&exposing, &request.uid).await
+            let exposing = exposure::Exposing {
+                etcd,
+                seed: &request.destination_seed,
+                members,
+                migration: &request.uid,
+            };
+            objects.exposed.facts(&exposing).await
         }
         _ => Exposure { missing: vec!["members that were not asked for".to_owned()], ..Exposure::default() },
     }
@@ -141,4 +147,12 @@ pub async fn exposure(
 
 fn is_over(ledger: &Ledger) -> bool {
     ledger.phase.is_rollback() || ledger.is_settled(Step::DestinationMembersHidden)
+}
+
+/// Differs from that of all members that the etcd has had: a carried prefix stays for life.
+pub fn member_name_prefix(request: &MigrationRequest) -> String {
+    /// A prefix has 63 characters at most (CRD).
+    const LONGEST_SEED: usize = 54;
+    let seed: String = request.destination_seed.chars().take(LONGEST_SEED).collect();
+    format!("{seed}-{}", exposure::short(&request.uid))
 }

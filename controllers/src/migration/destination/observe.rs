@@ -103,7 +103,7 @@ async fn objects(
         seed_facts: SeedFacts::from([
             (SEED_NAME, Some(request.destination_seed.clone())),
             (API_SERVER_ADDRESS, address),
-            (MEMBER_NAME_PREFIX, is_live.then(|| request.destination_seed.clone())),
+            (MEMBER_NAME_PREFIX, is_live.then(|| live::member_name_prefix(request))),
         ]),
         shoot: key,
         backup_entry: shoot.and_then(Shoot::backup_entry),
@@ -370,9 +370,10 @@ async fn nodes(
         let shoot = shoot_api::client(context.own_client(), &objects.namespace).await?;
         // A source that died has no such step: its API may have been down for long.
         let outage = begun(source, Step::SourceApiStopped).filter(|_| mode != MigrationMode::Forced);
-        // Both sides serve until then, so a Lease that is renewed before says nothing of the destination.
+        // Both sides serve until the last kube-apiserver of the source has ended.
+        let ended = || source.steps.get(&Step::SourceApiStopped).and_then(|record| record.completed);
         let served = match mode {
-            MigrationMode::Live => outage,
+            MigrationMode::Live => ended(),
             MigrationMode::Classic | MigrationMode::Forced => begun(ledger, Step::ApiDnsSwitched),
         };
         let stale = match served {

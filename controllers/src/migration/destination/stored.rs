@@ -62,7 +62,7 @@ pub struct Snapshots {
 fn begun_alone(ledger: &Ledger) -> Option<Time> {
     let is_asked = is_open(ledger, Step::SnapshotStored);
     let removed = ledger.steps.get(&Step::SourceMembersRemoved).filter(|_| is_asked)?;
-    removed.started
+    removed.completed
 }
 
 /// What the bucket of the destination has, by the Jobs that have verified it.
@@ -89,9 +89,7 @@ pub async fn snapshots(
         let store = snapshots::open(context.own_client(), &objects.namespace, &store, &context.local_stores);
         let store = store.await?;
         let copied = match alone {
-            Some(alone) => {
-                store.newest().await?.filter(|newest| newest.created >= alone).map(|one| one.revision)
-            }
+            Some(alone) => store.newest_since(alone).await?.map(|one| one.revision),
             None if is_ahead => store.newest_revision().await?,
             None => None,
         };

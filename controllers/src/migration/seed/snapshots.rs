@@ -113,9 +113,20 @@ impl OpenStore {
     /// # Errors
     /// Where the store cannot be read in time.
     pub async fn newest(&self) -> Result<Option<SourceSnapshot>> {
+        self.newest_since(Time(0)).await
+    }
+
+    /// The same of those that were begun at this time or later.
+    ///
+    /// # Errors
+    /// Where the store cannot be read in time.
+    pub async fn newest_since(&self, since: Time) -> Result<Option<SourceSnapshot>> {
         let names = async { self.store.current().await?.list_quickly().await };
         let names = timeout(STORE_ANSWER, names).await.map_err(|_| Error::SilentStore)??;
-        let newest = names.iter().map(|one| &one.name).max_by_key(|name| (name.last, name.created));
+        let is_young =
+            |name: &&SnapshotName| u64::try_from(name.created).is_ok_and(|created| created >= since.0);
+        let young = names.iter().map(|one| &one.name).filter(is_young);
+        let newest = young.max_by_key(|name| (name.last, name.created));
         Ok(newest.map(|name| SourceSnapshot {
             name: name.to_string(),
             revision: u64::try_from(name.last.0).unwrap_or_default(),

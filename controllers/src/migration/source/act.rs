@@ -78,10 +78,15 @@ async fn expose(pass: &Pass<'_>, objects: &Objects, fence: &str) -> Result<()> {
     if !facts.exposure.missing.is_empty() {
         let like = objects.api_records.first();
         let like = like.ok_or_else(|| Error::Missing("a DNSRecord of the zone".to_owned()))?;
-        let exposing = Exposing { etcd, seed: &request.source_seed, members: scale::members(etcd) };
-        return objects.exposed.ensure(seed, &exposing, like, &request.uid).await;
+        let exposing = Exposing {
+            etcd,
+            seed: &request.source_seed,
+            members: scale::members(etcd),
+            migration: &request.uid,
+        };
+        return objects.exposed.ensure(seed, &exposing, like).await;
     }
-    match exposure::is_advertised(etcd) {
+    match exposure::is_advertised(etcd) && facts.etcd.fence == fence {
         true => Ok(()),
         false => {
             let (members, is_settled) = (&facts.exposure.members, facts.etcd.is_settled);

@@ -169,9 +169,13 @@ async fn exposure(objects: &Objects, request: &MigrationRequest, ledger: &Ledger
     let is_asked = ledger.phase.is_rollback() || !ledger.is_settled(Step::SourceControllersStopped);
     match objects.etcds.main().filter(|_| is_asked && request.mode == MigrationMode::Live) {
         Some(etcd) => {
-            let exposing =
-                exposure::Exposing { etcd, seed: &request.source_seed, members: scale::members(etcd) };
-            objects.exposed.facts(&exposing, &request.uid).await
+            let exposing = exposure::Exposing {
+                etcd,
+                seed: &request.source_seed,
+                members: scale::members(etcd),
+                migration: &request.uid,
+            };
+            objects.exposed.facts(&exposing).await
         }
         None => {
             Exposure { missing: vec!["members that were not asked for".to_owned()], ..Exposure::default() }

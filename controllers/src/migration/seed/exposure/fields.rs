@@ -98,7 +98,7 @@ pub async fn hide(client: &Client, etcd: &Etcd, is_settled: bool, fence: &str) -
 /// Takes out of a carried Etcd what an exposure at its seed needs.
 pub fn forget(etcd: &mut Value) {
     let annotations = etcd.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
-    let relaxed = annotations.and_then(|annotations| annotations.remove(RELAXED));
+    let Some(relaxed) = annotations.and_then(|annotations| annotations.remove(RELAXED)) else { return };
     if let Some(members) = etcd.pointer_mut("/spec/etcd").and_then(Value::as_object_mut) {
         for field in [
             "additionalAdvertisePeerURLs",
@@ -109,7 +109,7 @@ pub fn forget(etcd: &mut Value) {
             members.remove(field);
         }
     }
-    if relaxed.is_some_and(|relaxed| relaxed == "true")
+    if relaxed == "true"
         && let Some(tls) = etcd.pointer_mut("/spec/etcd/peerUrlTls").and_then(Value::as_object_mut)
     {
         tls.remove("skipClientSANVerification");

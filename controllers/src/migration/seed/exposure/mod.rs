@@ -1,7 +1,9 @@
 //! How other seeds reach the members of an etcd: a Service of type LoadBalancer and a DNS name for each of them.
 //!
-//! Members are known by these names alone while an etcd spans two seeds. A name is `<pod>.<namespace>.<seed>.<internal domain>`, as in
-//! Gardener's live migration (GEP-39). The internal domain is that of the owner record, `owner.<shoot>.<project>.<internal domain>`.
+//! Members are known by these names alone while an etcd spans two seeds. A name is `<pod>-<id>.<namespace>.<seed>.<internal domain>`, as in
+//! Gardener's live migration (GEP-39) but for the beginning of the UID of the migration: resolvers may keep for an hour what an earlier
+//! migration has left behind, be it an address or that there is none. The internal domain is that of the owner record,
+//! `owner.<shoot>.<project>.<internal domain>`.
 
 mod fields;
 
@@ -73,6 +75,17 @@ pub struct Exposing<'a> {
     pub seed: &'a str,
     /// Members that it has, or is to have.
     pub members: u32,
+    /// UID of the migration.
+    pub migration: &'a str,
+}
+
+/// So much of the UID of a migration tells it from others of the same Shoot.
+const ID: usize = 8;
+
+/// The beginning of the UID of a migration, for names.
+#[must_use]
+pub fn short(migration: &str) -> String {
+    migration.chars().filter(char::is_ascii_alphanumeric).take(ID).collect()
 }
 
 impl Exposing<'_> {
@@ -87,7 +100,8 @@ impl Exposing<'_> {
         let namespace = self.etcd.namespace().unwrap_or_default();
         let place = |at| {
             let pod = names::pod(&self.etcd.name_any(), at);
-            MemberAddress { host: format!("{pod}.{namespace}.{}.{internal}", self.seed), pod }
+            let id = short(self.migration);
+            MemberAddress { host: format!("{pod}-{id}.{namespace}.{}.{internal}", self.seed), pod }
         };
         Ok((0..self.members).map(place).collect())
     }
@@ -107,7 +121,7 @@ impl Exposing<'_> {
         Ok((0..).zip(&places).map(|(at, place)| self.member(at, place)).collect())
     }
 
-    fn service(&self, place: &MemberAddress, migration: &str) -> Service {
+    fn service(&self, place: &MemberAddress) -> Service {
         let members = &self.etcd.spec.etcd;
         let port = |name: &str, port: u16| ServicePort {
             name: Some(name.to_owned()),
@@ -116,7 +130,7 @@ impl Exposing<'_> {
             ..ServicePort::default()
         };
         Service {
-            metadata: self.metadata(place, migration),
+            metadata: self.metadata(place),
             spec: Some(ServiceSpec {
                 type_: Some("LoadBalancer".to_owned()),
                 // Members reach each other before they are ready.
@@ -129,14 +143,14 @@ impl Exposing<'_> {
         }
     }
 
-    fn record(&self, place: &MemberAddress, address: &str, like: &DNSRecord, migration: &str) -> DNSRecord {
+    fn record(&self, place: &MemberAddress, address: &str, like: &DNSRecord) -> DNSRecord {
         let is_address = address.parse::<IpAddr>();
         let record_type = match is_address {
             Ok(IpAddr::V4(_)) => "A",
             Ok(IpAddr::V6(_)) => "AAAA",
             Err(_) => "CNAME",
         };
-        let mut metadata = self.metadata(place, migration);
+        let mut metadata = self.metadata(place);
         metadata.annotations = Some([(OPERATION.to_owned(), OPERATION_RECONCILE.to_owned())].into());
         let spec = DNSRecordSpec {
             name: place.host.clone(),
@@ -148,11 +162,11 @@ impl Exposing<'_> {
         DNSRecord::new(metadata, spec)
     }
 
-    fn metadata(&self, place: &MemberAddress, migration: &str) -> ObjectMeta {
-        let labels = [(EXPOSES, place.pod.as_str()), (MADE_BY, migration)];
+    fn metadata(&self, place: &MemberAddress) -> ObjectMeta {
+        let labels = [(EXPOSES, place.pod.as_str()), (MADE_BY, self.migration)];
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
         ObjectMeta {
-            name: Some(format!("{}-exposed", place.pod)),
+            name: Some(format!("{}-{}", place.pod, short(self.migration))),
             namespace: self.etcd.namespace(),
             labels: Some(labels.into()),
             ..ObjectMeta::default()
@@ -210,13 +224,13 @@ impl Exposed {
         Self { services: services.cloned().collect(), records: records.cloned().collect() }
     }
 
-    /// How far the exposure of these members is, for a migration.
-    pub async fn facts(&self, exposing: &Exposing<'_>, migration: &str) -> Exposure {
-        let own = self.of(migration);
+    /// How far the exposure of these members is.
+    pub async fn facts(&self, exposing: &Exposing<'_>) -> Exposure {
+        let own = self.of(exposing.migration);
         let left = own.services.iter().map(|one| format!("Service {}", one.name_any()));
         let left =
             left.chain(own.records.iter().map(|one| format!("DNSRecord {}", one.name_any()))).collect();
-        let found = async { Ok::<_, Error>((exposing.exposed_members()?, self.missing(exposing).await?)) };
+        let found = async { Ok::<_, Error>((exposing.exposed_members()?, own.missing(exposing).await?)) };
         match found.await {
             Ok((members, missing)) => Exposure { members, missing, left },
             Err(error) => Exposure { members: Vec::new(), missing: vec![error.to_string()], left },
@@ -247,28 +261,23 @@ impl Exposed {
     ///
     /// # Errors
     /// [`Error::Write`]; [`Error::OwnerCheck`] where members cannot be named.
-    pub async fn ensure(
-        &self,
-        client: &Client,
-        exposing: &Exposing<'_>,
-        like: &DNSRecord,
-        migration: &str,
-    ) -> Result<()> {
+    pub async fn ensure(&self, client: &Client, exposing: &Exposing<'_>, like: &DNSRecord) -> Result<()> {
+        let own = self.of(exposing.migration);
         let namespace = exposing.etcd.namespace().unwrap_or_default();
         let services = Api::<Service>::namespaced(client.clone(), &namespace);
         let records = Api::<DNSRecord>::namespaced(client.clone(), &namespace);
         let made_by = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         for place in exposing.places()? {
             let task = || format!("expose {}", place.pod);
-            let Some(service) = self.service(&place.pod) else {
-                let made = services.create(&made_by, &exposing.service(&place, migration)).await;
+            let Some(service) = own.service(&place.pod) else {
+                let made = services.create(&made_by, &exposing.service(&place)).await;
                 made.map_err(Error::write(task()))?;
                 continue;
             };
             let Some(address) = address(service) else { continue };
-            match self.record(&place.pod) {
+            match own.record(&place.pod) {
                 None => {
-                    let record = exposing.record(&place, &address, like, migration);
+                    let record = exposing.record(&place, &address, like);
                     records.create(&made_by, &record).await.map_err(Error::write(task()))?;
                 }
                 Some(record) if record.spec.values != [address.clone()] => {
