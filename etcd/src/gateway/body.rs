@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::{
-    client::CallInProgress,
+    calls::CallInProgress,
     gate::Pass,
     grpc::{self, Code, Failure, Status},
     members::InFlightCall,

@@ -4,14 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use http::request::Parts;
 use hyper::{Request, Uri};
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 
 use super::{
     Shared, backoff,
     body::Outgoing,
+    calls::Calls,
     grpc::{self, Code, Status},
     members::{InFlightCall, Member},
     upstream::{Pool, Sender},
@@ -31,36 +29,13 @@ pub(super) struct Client {
     /// Which of equally good members it prefers.
     pub(super) turn: usize,
     /// Calls of one message that are being answered.
-    calls: Arc<watch::Sender<usize>>,
-}
-
-/// A call of one message, until its answer has passed.
-#[derive(Debug)]
-pub(super) struct CallInProgress(Arc<watch::Sender<usize>>);
-
-impl Drop for CallInProgress {
-    fn drop(&mut self) {
-        self.0.send_modify(|calls| *calls -= 1);
-    }
+    pub(super) calls: Calls,
 }
 
 impl Client {
     pub(super) fn new(shared: Arc<Shared>, turn: usize) -> Self {
         let pool = Pool::new(shared.dialer.clone());
-        Self { shared, pool, turn, calls: Arc::new(watch::Sender::new(0)) }
-    }
-
-    /// Counts a call.
-    pub(super) fn count(&self) -> CallInProgress {
-        self.calls.send_modify(|calls| *calls += 1);
-        CallInProgress(self.calls.clone())
-    }
-
-    /// Waits until no call of one message is being answered.
-    pub(super) async fn until_idle(&self) {
-        let mut calls = self.calls.subscribe();
-        // It lives as long as the sender, which is borrowed here.
-        let _ = calls.wait_for(|calls| *calls == 0).await;
+        Self { shared, pool, turn, calls: Calls::default() }
     }
 
     /// The next member to try; when all were, they are tried again after a pause. `began`: when the first one was.

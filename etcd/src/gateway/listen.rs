@@ -138,7 +138,7 @@ async fn speak(
     let streams = shared.limits.streams;
     let authentication = shared.auth.turned_on();
     let client = Arc::new(Client::new(shared, turn));
-    let calls = client.clone();
+    let of_client = client.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let client = client.clone();
         async move { client.answer(request).await }
@@ -164,7 +164,7 @@ async fn speak(
     // Watches do not end by themselves, so only calls of one message are waited for.
     let calls_end = async {
         sleep(NOTICE).await;
-        calls.until_idle().await;
+        of_client.calls.until_none().await;
         sleep(FLUSH).await;
     };
     tokio::select! {

@@ -32,6 +32,7 @@
 mod auth;
 mod backoff;
 mod body;
+mod calls;
 mod client;
 mod gate;
 mod grpc;

@@ -63,7 +63,7 @@ impl Client {
                 }
                 Method::Stream | Method::Watch => self.stream(request, deadline).await,
                 Method::Write | Method::Read | Method::Once => {
-                    let call = self.count();
+                    let call = self.calls.begin();
                     let mut answer = self.unary(method, request, deadline).await?;
                     answer.body_mut().count(call);
                     Ok(answer)
