@@ -83,8 +83,8 @@ impl Driver {
         }
     }
 
-    /// Has no client at the member of this slot any more, and nobody wait for it: the lead is moved first where it leads. Only where
-    /// clients are behind gateways; else they notice that it goes, whatever is done here.
+    /// Leads clients away from the member of this slot; where it leads, the lead is moved first, and it is to be called again. Without
+    /// gateways nothing is done: clients notice that the member goes.
     pub async fn vacate(&mut self, wanted: &DesiredMembership, seen: &Seen, slot: &str) -> Outcome {
         if self.gateways.is_none() {
             return Outcome::Done;

@@ -35,7 +35,7 @@ const PING: Duration = Duration::from_secs(30);
 /// How long it has for that.
 const PONG: Duration = Duration::from_secs(10);
 /// How long calls that are being answered have when the gateway ends. An election may come in between.
-pub(super) const DRAIN: Duration = Duration::from_secs(15);
+const DRAIN: Duration = Duration::from_secs(15);
 /// How long a client takes to hear that it is to call elsewhere.
 const NOTICE: Duration = Duration::from_secs(1);
 /// How long the last answer takes to be sent.

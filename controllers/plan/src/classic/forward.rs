@@ -1,32 +1,26 @@
 //! The forward table. Everything slow comes before the outage, which lasts from `SourceApiStopped` to `ApiDnsSwitched`.
 
-use std::time::Duration;
-
 use crate::{
     flow::{OnFailure, Proof, Row, Timeout},
     migration::{
-        MigrationFlow, Side, Step, api_dns,
+        MigrationFlow, Side, Step,
         destination::{self as to, is_awake},
-        garden, ignored,
+        garden,
         rows::{A_DAY, day_long},
         shared,
-        source::{self as from, former_ttl},
+        source::{self as from},
         standby,
     },
 };
 
-/// The table.
+/// Rows in their order; each stands behind those that it waits for.
 pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
     shared::SHOOT_IGNORED,
     Row {
         // Before spec.seedName is written, on which gardenlet would begin a migration of its own.
         after: &[Step::ShootIgnored],
-        guard: ignored::is_tried,
-        does: "No gardenlet has observed the new generation of the Shoot for 20 s, and no operation of the Shoot runs.",
         proof: Proof::HeldUntil(Step::SourceControllersStopped),
-        timeout: Timeout::Hours(2),
-        advice: "see which controller reconciles the Shoot; gardenlet honours the annotation with respectSyncPeriodOverwrite",
-        ..Row::new(Side::Garden, Step::GardenletExcluded, ignored::is_gardenlet_excluded)
+        ..shared::GARDENLET_EXCLUDED
     },
     Row { after: &[Step::GardenletExcluded], ..shared::MIGRATION_RECORDED },
     Row {
@@ -48,13 +42,7 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
         advice: "repair the control plane at the source, or start a forced migration",
         ..Row::new(Side::Source, Step::SourceServes, from::does_source_serve)
     },
-    Row {
-        after: &[Step::DestinationFit],
-        does: "The ShootState holds the secrets, extension states and Machines of the source.",
-        advice: "see in the events of the ShootState why it cannot be written",
-        effects: from::sync_state,
-        ..Row::new(Side::Source, Step::StateSynced, from::is_state_synced)
-    },
+    Row { after: &[Step::DestinationFit], ..shared::STATE_SYNCED },
     Row {
         after: &[Step::StateSynced],
         proof: Proof::HeldUntil(Step::SourceControllersStopped),
@@ -103,25 +91,10 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
     },
     Row {
         after: &[Step::StateSynced],
-        does: "The DNS record of the API has a TTL of 10 s.",
-        guard: is_awake,
         proof: Proof::HeldUntil(Step::SourceControllersStopped),
-        advice: "see in the DNSRecord what its controller reports",
-        on_start: from::note_ttl,
-        effects: from::lower_ttl,
-        ..Row::new(Side::Source, Step::ApiTtlLowered, from::is_ttl_low)
+        ..shared::API_TTL_LOWERED
     },
-    Row {
-        after: &[Step::ApiTtlLowered],
-        does: "No resolver holds the record with its former TTL.",
-        guard: is_awake,
-        timeout: Timeout::Computed {
-            text: "the former TTL and 10 minutes",
-            limit: |context| former_ttl(context) + Duration::from_secs(600),
-        },
-        advice: "wait for the former TTL",
-        ..Row::new(Side::Source, Step::FormerTtlExpired, from::has_former_ttl_expired)
-    },
+    Row { after: &[Step::ApiTtlLowered], ..shared::FORMER_TTL_EXPIRED },
     Row {
         after: &[
             Step::SourceServes,
@@ -132,28 +105,14 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
             Step::SourceEtcdAwake,
             Step::FormerTtlExpired,
         ],
-        does: "No machine-controller-manager, autoscaler, kube-controller-manager or other controller runs, by their Pods.",
         proof: Proof::HeldUntil(Step::MoveCommitted),
-        advice: "see why these Pods do not end, and whether somebody else scales their workloads",
-        on_start: from::note_controllers,
-        effects: from::stop_controllers,
-        ..Row::new(Side::Source, Step::SourceControllersStopped, from::are_controllers_stopped)
+        ..shared::SOURCE_CONTROLLERS_STOPPED
     },
+    Row { after: &[Step::SourceControllersStopped], ..shared::FINAL_STATE_SYNCED },
     Row {
         after: &[Step::SourceControllersStopped],
-        does: "The ShootState holds what the controllers did until they stopped.",
-        advice: "see in the events of the ShootState why it cannot be written",
-        effects: from::sync_state,
-        ..Row::new(Side::Source, Step::FinalStateSynced, from::is_state_synced)
-    },
-    Row {
-        after: &[Step::SourceControllersStopped],
-        does: "The DNSRecords of the source report a migrate that succeeded, so nothing at the source writes them.",
         proof: Proof::HeldUntil(Step::MoveCommitted),
-        advice: "see in the DNSRecords what their controller reports",
-        on_start: from::note_dns,
-        effects: from::migrate_dns_records,
-        ..Row::new(Side::Source, Step::DnsRecordsMigrated, from::are_dns_records_migrated)
+        ..shared::DNS_RECORDS_MIGRATED
     },
     Row {
         // kube-apiserver needs seconds of CPU before it asks for the etcd, so that is done before the outage. Without an etcd it exits
@@ -229,15 +188,7 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
         effects: standby::take_over,
         ..Row::new(Side::Destination, Step::EtcdServes, standby::does_etcd_serve)
     },
-    Row {
-        after: &[Step::EtcdServes],
-        does: "A kube-apiserver of the destination is ready, and answers at its Service, which has an address. No client knows that yet.",
-        guard: is_awake,
-        proof: Proof::HeldUntil(Step::MoveCommitted),
-        advice: "see in the logs of the kube-apiservers why they do not become ready, and whether the load balancer leads to them",
-        effects: to::serve_api,
-        ..Row::new(Side::Destination, Step::ApiServes, to::does_api_serve)
-    },
+    Row { after: &[Step::EtcdServes], proof: Proof::HeldUntil(Step::MoveCommitted), ..shared::API_SERVES },
     Row {
         after: &[
             Step::ApiServes,
@@ -269,10 +220,7 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
     },
     Row {
         after: &[Step::ExtensionsMigrated, Step::SourceControllersRemoved],
-        does: "The ShootState holds what extension controllers stored until they stopped.",
-        advice: "see in the events of the ShootState why it cannot be written",
-        effects: from::sync_state,
-        ..day_long(Side::Source, Step::MigratedStateSynced, from::is_state_synced)
+        ..shared::MIGRATED_STATE_SYNCED
     },
     Row { after: &[Step::MigratedStateSynced], ..shared::INFRASTRUCTURE_RESTORED },
     Row { after: &[Step::MigratedStateSynced, Step::InfrastructureRestored], ..shared::EXTENSIONS_RESTORED },
@@ -288,21 +236,9 @@ pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
     Row {
         // As early as the source has nothing left to store: a forced migration has to leave from where the newest state is.
         after: &[Step::MoveCommitted, Step::MigratedStateSynced],
-        does: "`status.seedName` of the Shoot is the destination, its last operation is Restore, and its BackupEntry names the destination.",
-        advice: "see why the Shoot cannot be written",
-        effects: garden::move_status,
-        ..day_long(Side::Garden, Step::StatusMoved, garden::is_status_moved)
+        ..shared::STATUS_MOVED
     },
-    Row {
-        after: &[Step::ControllersStarted],
-        does: "The DNS record of the API has the TTL that it had before the migration.",
-        guard: is_awake,
-        on_failure: OnFailure::Skip,
-        timeout: Timeout::Steps(2),
-        advice: "write the TTL of the DNSRecord by hand",
-        effects: api_dns::raise_ttl,
-        ..Row::new(Side::Destination, Step::ApiTtlRaised, api_dns::is_ttl_raised)
-    },
+    Row { after: &[Step::ControllersStarted], ..shared::API_TTL_RAISED },
     Row { after: &[Step::StatusMoved, Step::NodesHealthy, Step::EtcdComplete], ..shared::SOURCE_REMOVED },
     Row { after: &[Step::SourceRemoved], ..shared::SOURCE_BACKUP_ENTRY_REMOVED },
     Row { after: &[Step::SourceRemoved], ..shared::MACHINE_GUARD_REMOVED },

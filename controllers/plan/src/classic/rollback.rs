@@ -6,14 +6,13 @@
 use std::time::Duration;
 
 use crate::{
-    flow::{OnFailure, Proof, Row, Timeout},
+    flow::{Proof, Row, Timeout},
     ledger::Check,
     migration::{
         MigrationFlow, Notes, Side, Step,
         context::{Context, source},
-        destination::{has_stopped, is_removed, is_stopped, remove, stop},
+        destination::{has_stopped, is_stopped, stop},
         effect::Effect,
-        garden::{is_seed_name_restored, restore_seed_name},
         going_back as back,
         observed::{ExtensionOperation, OwnerId, OwnerRecord},
         rows::day_long,
@@ -21,7 +20,7 @@ use crate::{
     },
 };
 
-/// The table.
+/// Rows in their order; each stands behind those that it waits for.
 pub(crate) static ROLLBACK: &[Row<MigrationFlow>] = &[
     Row {
         does: "kube-apiservers, members and standby of the destination are stopped, by their Pods.",
@@ -69,14 +68,7 @@ pub(crate) static ROLLBACK: &[Row<MigrationFlow>] = &[
         effects: restore_etcd,
         ..day_long(Side::Source, Step::SourceEtcdRestored, is_etcd_restored)
     },
-    Row {
-        after: &[Step::SourceEtcdRestored],
-        does: "As many kube-apiservers as before run at the source, and one is ready.",
-        guard: |context| context.notes.api_servers.is_some(),
-        advice: "see why the kube-apiservers of the source do not become ready; the etcd serves",
-        effects: back::restore_api,
-        ..day_long(Side::Source, Step::SourceApiRestored, back::is_api_restored)
-    },
+    Row { after: &[Step::SourceEtcdRestored], ..back::SOURCE_API_RESTORED },
     Row {
         after: &[Step::DestinationFenced],
         does: "The DNSRecords of the source report a restore that succeeded.",
@@ -85,14 +77,7 @@ pub(crate) static ROLLBACK: &[Row<MigrationFlow>] = &[
         effects: |_| vec![Effect::RequestDnsRecords { operation: ExtensionOperation::Restore }],
         ..day_long(Side::Source, Step::DnsRecordsRestored, back::are_dns_records_restored)
     },
-    Row {
-        after: &[Step::SourceApiRestored],
-        does: "As many controllers as before run at the source.",
-        guard: |context| context.notes.controllers.is_some(),
-        advice: "see why the controllers of the source do not start",
-        effects: back::restore_controllers,
-        ..day_long(Side::Source, Step::SourceControllersRestored, back::are_controllers_restored)
-    },
+    Row { after: &[Step::SourceApiRestored], ..back::SOURCE_CONTROLLERS_RESTORED },
     Row {
         after: &[Step::SourceControllersRestored],
         does: "The etcd of a hibernated Shoot has no replicas.",
@@ -101,30 +86,9 @@ pub(crate) static ROLLBACK: &[Row<MigrationFlow>] = &[
         effects: hibernate_etcd,
         ..day_long(Side::Source, Step::SourceEtcdAsleep, is_etcd_asleep)
     },
-    Row {
-        after: &[Step::DnsRecordsRestored],
-        does: "The DNS record of the API has its former TTL.",
-        guard: |context| context.notes.api_ttl_seconds.is_some(),
-        on_failure: OnFailure::Skip,
-        timeout: Timeout::Hours(2),
-        advice: "set the TTL of the DNSRecord by hand",
-        effects: back::restore_ttl,
-        ..day_long(Side::Source, Step::ApiTtlRestored, back::is_ttl_restored)
-    },
-    Row {
-        after: &[Step::DestinationStopped, Step::SourceControllersRestored],
-        does: "Nothing of the Shoot is left at the destination, and no infrastructure was touched.",
-        advice: "see which finalizers hold the objects that are left",
-        effects: remove,
-        ..day_long(Side::Destination, Step::DestinationRemoved, is_removed)
-    },
-    Row {
-        after: &[Step::SourceControllersRestored],
-        does: "`spec.seedName` of the Shoot is the source again, and its last operation says so.",
-        advice: "see why the Shoot cannot be written",
-        effects: restore_seed_name,
-        ..day_long(Side::Garden, Step::SeedNameRestored, is_seed_name_restored)
-    },
+    Row { after: &[Step::DnsRecordsRestored], ..back::API_TTL_RESTORED },
+    Row { after: &[Step::DestinationStopped, Step::SourceControllersRestored], ..back::DESTINATION_REMOVED },
+    Row { after: &[Step::SourceControllersRestored], ..back::SEED_NAME_RESTORED },
 ];
 
 fn is_ownership_ended(context: &Context) -> Check {

@@ -2,14 +2,13 @@
 
 use super::members as etcd;
 use crate::{
-    flow::{OnFailure, Row, Timeout},
+    flow::Row,
     ledger::Check,
     migration::{
         MigrationFlow, Side, Step,
         context::{Context, destination},
-        destination::{is_removed, is_stopped, remove, stop},
+        destination::{is_stopped, stop},
         effect::Effect,
-        garden::{is_seed_name_restored, restore_seed_name},
         going_back as back,
         observed::ExtensionOperation,
         rows::day_long,
@@ -17,15 +16,9 @@ use crate::{
     },
 };
 
-/// The table.
+/// Rows in their order; each stands behind those that it waits for.
 pub(super) static ROLLBACK: &[Row<MigrationFlow>] = &[
-    Row {
-        does: "As many kube-apiservers as before run at the source, and one is ready.",
-        guard: |context| context.notes.api_servers.is_some(),
-        advice: "see why the kube-apiservers of the source do not become ready; the etcd serves",
-        effects: back::restore_api,
-        ..day_long(Side::Source, Step::SourceApiRestored, back::is_api_restored)
-    },
+    back::SOURCE_API_RESTORED,
     Row {
         after: &[Step::SourceApiRestored],
         does: "The DNSRecords of the destination report a migrate that succeeded, so nothing at the destination writes them.",
@@ -58,14 +51,7 @@ pub(super) static ROLLBACK: &[Row<MigrationFlow>] = &[
         effects: stop,
         ..day_long(Side::Destination, Step::DestinationStopped, is_stopped)
     },
-    Row {
-        after: &[Step::DestinationStopped],
-        does: "As many controllers as before run at the source.",
-        guard: |context| context.notes.controllers.is_some(),
-        advice: "see why the controllers of the source do not start",
-        effects: back::restore_controllers,
-        ..day_long(Side::Source, Step::SourceControllersRestored, back::are_controllers_restored)
-    },
+    Row { after: &[Step::DestinationStopped], ..back::SOURCE_CONTROLLERS_RESTORED },
     Row {
         after: &[Step::DestinationStopped],
         does: "The members are known by the addresses of their own seed, and the Services and DNS names for other seeds are gone.",
@@ -77,28 +63,13 @@ pub(super) static ROLLBACK: &[Row<MigrationFlow>] = &[
     Row {
         // Not before: a resolver may ask a server that still answers with the destination.
         after: &[Step::DestinationStopped],
-        does: "The DNS record of the API has its former TTL.",
-        guard: |context| context.notes.api_ttl_seconds.is_some(),
-        on_failure: OnFailure::Skip,
-        timeout: Timeout::Hours(2),
-        advice: "set the TTL of the DNSRecord by hand",
-        effects: back::restore_ttl,
-        ..day_long(Side::Source, Step::ApiTtlRestored, back::is_ttl_restored)
+        ..back::API_TTL_RESTORED
     },
     Row {
         after: &[Step::DestinationStopped, Step::SourceControllersRestored, Step::SourceMembersHidden],
-        does: "Nothing of the Shoot is left at the destination, and no infrastructure was touched.",
-        advice: "see which finalizers hold the objects that are left",
-        effects: remove,
-        ..day_long(Side::Destination, Step::DestinationRemoved, is_removed)
+        ..back::DESTINATION_REMOVED
     },
-    Row {
-        after: &[Step::SourceControllersRestored, Step::SourceMembersHidden],
-        does: "`spec.seedName` of the Shoot is the source again, and its last operation says so.",
-        advice: "see why the Shoot cannot be written",
-        effects: restore_seed_name,
-        ..day_long(Side::Garden, Step::SeedNameRestored, is_seed_name_restored)
-    },
+    Row { after: &[Step::SourceControllersRestored, Step::SourceMembersHidden], ..back::SEED_NAME_RESTORED },
 ];
 
 /// Whether DNSRecords of the destination may have been written.

@@ -1,4 +1,6 @@
-//! Rows that classic and forced migrations have in common. Each table says what comes before them, and how long they count.
+//! Rows that migrations of more than one mode have in common. Each table says what comes before them, and how long they count.
+
+use std::time::Duration;
 
 use super::{
     api_dns,
@@ -168,4 +170,94 @@ pub(crate) const OPERATION_SUCCEEDED: Row<MigrationFlow> = Row {
     advice: "see why the Shoot cannot be written",
     effects: garden::report_success,
     ..day_long(Side::Garden, Step::OperationSucceeded, garden::has_succeeded)
+};
+
+pub(crate) const GARDENLET_EXCLUDED: Row<MigrationFlow> = Row {
+    guard: ignored::is_tried,
+    does: "No gardenlet has observed the new generation of the Shoot for 20 s, and no operation of the Shoot runs.",
+    timeout: Timeout::Hours(2),
+    advice: "see which controller reconciles the Shoot; gardenlet honours the annotation with respectSyncPeriodOverwrite",
+    ..Row::new(Side::Garden, Step::GardenletExcluded, ignored::is_gardenlet_excluded)
+};
+
+pub(crate) const STATE_SYNCED: Row<MigrationFlow> = Row {
+    does: "The ShootState holds the secrets, extension states and Machines of the source.",
+    advice: "see in the events of the ShootState why it cannot be written",
+    effects: from::sync_state,
+    ..Row::new(Side::Source, Step::StateSynced, from::is_state_synced)
+};
+
+pub(crate) const API_TTL_LOWERED: Row<MigrationFlow> = Row {
+    does: "The DNS record of the API has a TTL of 10 s.",
+    guard: is_awake,
+    advice: "see in the DNSRecord what its controller reports",
+    on_start: from::note_ttl,
+    effects: from::lower_ttl,
+    ..Row::new(Side::Source, Step::ApiTtlLowered, from::is_ttl_low)
+};
+
+pub(crate) const FORMER_TTL_EXPIRED: Row<MigrationFlow> = Row {
+    does: "No resolver holds the record with its former TTL.",
+    guard: is_awake,
+    timeout: Timeout::Computed {
+        text: "the former TTL and 10 minutes",
+        limit: |context| from::former_ttl(context) + Duration::from_secs(600),
+    },
+    advice: "wait for the former TTL",
+    ..Row::new(Side::Source, Step::FormerTtlExpired, from::has_former_ttl_expired)
+};
+
+pub(crate) const SOURCE_CONTROLLERS_STOPPED: Row<MigrationFlow> = Row {
+    does: "No machine-controller-manager, autoscaler, kube-controller-manager or other controller runs, by their Pods.",
+    advice: "see why these Pods do not end, and whether somebody else scales their workloads",
+    on_start: from::note_controllers,
+    effects: from::stop_controllers,
+    ..Row::new(Side::Source, Step::SourceControllersStopped, from::are_controllers_stopped)
+};
+
+pub(crate) const FINAL_STATE_SYNCED: Row<MigrationFlow> = Row {
+    does: "The ShootState holds what the controllers did until they stopped.",
+    advice: "see in the events of the ShootState why it cannot be written",
+    effects: from::sync_state,
+    ..Row::new(Side::Source, Step::FinalStateSynced, from::is_state_synced)
+};
+
+pub(crate) const DNS_RECORDS_MIGRATED: Row<MigrationFlow> = Row {
+    does: "The DNSRecords of the source report a migrate that succeeded, so nothing at the source writes them.",
+    advice: "see in the DNSRecords what their controller reports",
+    on_start: from::note_dns,
+    effects: from::migrate_dns_records,
+    ..Row::new(Side::Source, Step::DnsRecordsMigrated, from::are_dns_records_migrated)
+};
+
+pub(crate) const API_SERVES: Row<MigrationFlow> = Row {
+    does: "A kube-apiserver of the destination is ready, and answers at its Service, which has an address. No client knows that yet.",
+    guard: is_awake,
+    advice: "see in the logs of the kube-apiservers why they do not become ready, and whether the load balancer leads to them",
+    effects: to::serve_api,
+    ..Row::new(Side::Destination, Step::ApiServes, to::does_api_serve)
+};
+
+pub(crate) const MIGRATED_STATE_SYNCED: Row<MigrationFlow> = Row {
+    does: "The ShootState holds what extension controllers stored until they stopped.",
+    advice: "see in the events of the ShootState why it cannot be written",
+    effects: from::sync_state,
+    ..day_long(Side::Source, Step::MigratedStateSynced, from::is_state_synced)
+};
+
+pub(crate) const STATUS_MOVED: Row<MigrationFlow> = Row {
+    does: "`status.seedName` of the Shoot is the destination, its last operation is Restore, and its BackupEntry names the destination.",
+    advice: "see why the Shoot cannot be written",
+    effects: garden::move_status,
+    ..day_long(Side::Garden, Step::StatusMoved, garden::is_status_moved)
+};
+
+pub(crate) const API_TTL_RAISED: Row<MigrationFlow> = Row {
+    does: "The DNS record of the API has the TTL that it had before the migration.",
+    guard: is_awake,
+    on_failure: OnFailure::Skip,
+    timeout: Timeout::Steps(2),
+    advice: "write the TTL of the DNSRecord by hand",
+    effects: api_dns::raise_ttl,
+    ..Row::new(Side::Destination, Step::ApiTtlRaised, api_dns::is_ttl_raised)
 };

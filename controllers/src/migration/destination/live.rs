@@ -71,8 +71,8 @@ pub async fn join(pass: &Pass<'_>, objects: &Objects, join: &Join<'_>, fence: &s
         return Ok(());
     }
     let mut members = exposure::advertised(&facts.exposure.members);
-    if let Value::Object(relaxed) = exposure::relaxed(etcd) {
-        members.as_object_mut().into_iter().for_each(|members| members.extend(relaxed.clone()));
+    for (field, value) in exposure::relaxed(etcd).as_object().into_iter().flatten() {
+        members[field] = value.clone();
     }
     let existing = |member: &ExposedMember| json!({"name": member.name, "peerUrls": [member.peer_url]});
     members["bootstrapWithExistingCluster"] = json!({

@@ -101,7 +101,10 @@ async fn hide(pass: &Pass<'_>, objects: &Objects, fence: &str) -> Result<()> {
     let Facts::Source(facts) = &pass.facts.facts else { return Ok(()) };
     let is_own = facts.etcd.fence.split_once('/').is_some_and(|(migration, _)| migration == uid);
     match facts.etcd.is_exposed {
-        true if is_own => exposure::hide(seed, etcd, facts.etcd.is_settled, fence).await,
+        // One that failed has left it so, and has ended: nobody else takes it back.
+        true if is_own || !pass.migration.has_side_ended(Side::Source) => {
+            exposure::hide(seed, etcd, facts.etcd.is_settled, fence).await
+        }
         true => Ok(()),
         false if facts.etcd.fence != fence && !pass.migration.has_side_ended(Side::Source) => {
             let patch = json!({"metadata": {"annotations": {FENCE: fence}}});

@@ -164,7 +164,7 @@ async fn owner(etcd: Option<&Etcd>) -> (OwnerRecord, Duration) {
     }
 }
 
-/// Asked until the destination joins, and in a rollback.
+/// Asked until the controllers are stopped, and in a rollback.
 async fn exposure(objects: &Objects, request: &MigrationRequest, ledger: &Ledger) -> Exposure {
     let is_asked = ledger.phase.is_rollback() || !ledger.is_settled(Step::SourceControllersStopped);
     match objects.etcds.main().filter(|_| is_asked && request.mode == MigrationMode::Live) {

@@ -173,7 +173,7 @@ impl Exposing<'_> {
         }
     }
 
-    /// The same as [`Exposed::facts`], once the zone was asked.
+    /// Why the names do not lead to the members; `None` where all servers of the zone answer with these addresses.
     async fn unresolved(&self, names: &BTreeMap<String, BTreeSet<IpAddr>>) -> Result<Option<String>> {
         let owner = OwnerRecordOf::new(self.etcd)?;
         let wanted = names.iter().map(|(name, addresses)| (name.as_str(), addresses.clone())).collect();
@@ -184,7 +184,7 @@ impl Exposing<'_> {
 }
 
 impl Exposed {
-    /// Reads them.
+    /// Reads those of a namespace, whichever migration has made them.
     ///
     /// # Errors
     /// [`Error::Read`].
@@ -203,8 +203,7 @@ impl Exposed {
     }
 
     /// The DNSRecords, in the form of other extension resources.
-    #[must_use]
-    pub fn records(&self, migration: &str) -> Vec<extensions::Seen> {
+    fn records(&self, migration: &str) -> Vec<extensions::Seen> {
         self.records.iter().map(|record| extensions::of_record(record, migration)).collect()
     }
 
@@ -296,7 +295,7 @@ impl Exposed {
         Ok(())
     }
 
-    /// Deletes all of it.
+    /// Deletes all of it. With its DNSRecords the names in the zone go.
     ///
     /// # Errors
     /// [`Error::Write`]; the next pass goes on.
