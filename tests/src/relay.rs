@@ -13,6 +13,8 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::port;
 
+pub use pump::run as carry;
+
 /// A relay. Its connections end when it is dropped.
 pub struct Relay {
     address: SocketAddr,

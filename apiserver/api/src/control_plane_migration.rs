@@ -57,7 +57,7 @@ static RETRY: Schema = Schema::of(
 /// The highest number of a request to try again.
 const MOST_RETRIES: i64 = 1_000_000;
 static FORCE_SHRINK: Schema = Schema::of(
-    "Whether a live migration may remove members of the source although the etcd has no spare member then.",
+    "Whether a live migration gives the source up where kube-apiservers of the destination do not start beside it: its members leave first, and the API is away until clients find the destination. Obeyed while the step ApiServes runs.",
     Shape::Boolean,
 );
 static SPEC: Schema = Schema {

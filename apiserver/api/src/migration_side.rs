@@ -52,6 +52,10 @@ static WORKERLESS: Schema =
 static ETCD_REPLICAS: Schema = Schema::of("Members of the etcd at the source.", Shape::Integer);
 static SIDE_EPOCH: Schema =
     Schema::of("Epoch of the owner record that this side wrote or deleted last.", Shape::Integer);
+static SHRUNK: Schema = Schema::of(
+    "Whether members of the source leave before the destination serves, as spec.forceShrinkEtcd asks.",
+    Shape::Boolean,
+);
 static OWNERSHIP_ENDED: Schema =
     Schema::of("Whether ownership was ended, so that the volumes never serve again.", Shape::Boolean);
 static VOLUMES: Schema =
@@ -150,6 +154,7 @@ pub(crate) static SIDE: Schema = Schema {
         Field::optional("reason", &REASON),
         Field::optional("retriedTime", &RETRIED_TIME),
         Field::optional("retry", &SIDE_RETRY),
+        Field::optional("shrunk", &SHRUNK),
         Field::optional("startTime", &TIME),
         Field::optional("steps", &SIDE_STEPS),
         Field::optional("volumes", &VOLUMES),

@@ -222,6 +222,9 @@ pub struct Existing {
     pub members: Vec<ExistingMember>,
     /// Where clients reach it.
     pub client_endpoints: Vec<String>,
+    /// Whether members stop without being removed from it, as where it has lost its quorum.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub abandoned: bool,
 }
 
 impl Existing {

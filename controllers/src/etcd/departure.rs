@@ -16,6 +16,9 @@ use super::{
 /// Whether the Etcd has to stay until its members have left, or are not needed any more.
 #[must_use]
 pub fn is_bound(observed: &Observed, known: Option<&MembershipStatus>) -> bool {
+    if observed.is_abandoned() {
+        return false;
+    }
     if observed.existing().is_none() {
         // Members of another seed need further URLs, so none have joined unseen before the finalizer was there.
         let may_be_joined = !observed.etcd.spec.etcd.additional_peer_urls.is_empty();
@@ -56,7 +59,11 @@ pub fn is_needed(observed: &Observed, known: Option<&MembershipStatus>) -> bool 
 /// Whether that has to be asked before an Etcd that is being deleted is stopped.
 #[must_use]
 pub fn may_be_needed(observed: &Observed) -> bool {
-    observed.is_ending() && observed.is_held() && observed.existing().is_none() && observed.places() > 0
+    !observed.is_abandoned()
+        && observed.is_ending()
+        && observed.is_held()
+        && observed.existing().is_none()
+        && observed.places() > 0
 }
 
 /// Members that are not those of this Etcd: as they are seen, else as they were seen the last time.
@@ -96,7 +103,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use repot_etcd_core::agent::http::AgentStatus;
+    use repot_etcd_core::{
+        agent::http::AgentStatus,
+        operator::{Next, Source, decide},
+    };
 
     /// An Etcd with this spec, whose StatefulSet has so many Pods.
     fn mk_observed(spec: &Value, running: u32) -> Observed {
@@ -152,6 +162,25 @@ mod tests {
             let found = pods(&mk_joined(wanted, running), &mk_known(said));
             assert_eq!(found, expected, "{wanted} wanted, {running} running, {said:?}");
         }
+    }
+
+    #[test]
+    fn members_that_give_up_the_etcd_they_have_joined_stop_without_leaving_it() {
+        let existing = |abandoned| json!({"members": [], "clientEndpoints": [], "abandoned": abandoned});
+        let spec =
+            |abandoned| json!({"replicas": 0, "etcd": {"bootstrapWithExistingCluster": existing(abandoned)}});
+        let next = |abandoned| {
+            let observed = mk_observed(&spec(abandoned), 3);
+            let bound = is_bound(&observed, Some(&mk_known(&[None; 3])));
+            (decide(&observed.seen(None, Source::Ready, false)), bound)
+        };
+        let (next_of_abandoned, bound) = next(true);
+        assert!(matches!(next_of_abandoned, Next::Stop(_)), "{next_of_abandoned:?}");
+        assert!(!bound);
+        // The others may need them, as long as nobody says that they do not.
+        let (next_of_joined, bound) = next(false);
+        assert!(matches!(next_of_joined, Next::Wait(_)), "{next_of_joined:?}");
+        assert!(bound);
     }
 
     #[test]

@@ -134,8 +134,19 @@ impl Observed {
     pub fn existing(&self) -> Option<Existing> {
         let asked = self.etcd.spec.etcd.bootstrap_with_existing_cluster.clone();
         let joined = self.status().bootstrap_with_existing_cluster.filter(|joined| !joined.released);
-        asked.or(joined
-            .map(|joined| Existing { members: joined.members, client_endpoints: joined.client_endpoints }))
+        let joined = joined.map(|joined| Existing {
+            members: joined.members,
+            client_endpoints: joined.client_endpoints,
+            abandoned: false,
+        });
+        asked.or(joined).filter(|existing| !existing.abandoned)
+    }
+
+    /// Whether the members stop without being removed from the etcd that they have joined.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        let asked = self.etcd.spec.etcd.bootstrap_with_existing_cluster.as_ref();
+        self.wanted() == 0 && asked.is_some_and(|asked| asked.abandoned)
     }
 
     /// Where the members are: at the destination where they join, or have joined, another etcd that they are to follow.

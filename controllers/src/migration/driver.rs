@@ -3,7 +3,8 @@
 use kube::{Api, Resource};
 use repot_apimachinery::time::Time;
 use repot_plan::{
-    flow::Plans,
+    flow::{Decision, Input, Plans},
+    live,
     migration::{MigrationFlow, Side, effect::Effect, observed::Observed},
     named::Named,
 };
@@ -108,6 +109,15 @@ impl Driver for Migration<'_> {
 
     fn facts<'a>(&self, observation: &'a Observation) -> &'a Observed {
         &observation.facts
+    }
+
+    fn decide(
+        &self,
+        _: &ControlPlaneMigration,
+        _: &Observation,
+        input: &Input<'_, MigrationFlow>,
+    ) -> Decision<MigrationFlow> {
+        live::decide(self.plans, input)
     }
 
     async fn record(

@@ -34,6 +34,7 @@ pub fn request(migration: &ControlPlaneMigration, shoot: Option<&Shoot>) -> Migr
         superseded: None,
         continued: migration.continued_by().map(str::to_owned),
         retry: spec.retry.map_or(0, |retry| u32::try_from(retry.max(0)).unwrap_or(u32::MAX)),
+        force_shrink: spec.force_shrink_etcd == Some(true),
         step_timeout: spec.step_timeout.as_deref().and_then(duration::parse).unwrap_or(STEP_TIMEOUT),
         source_seed: spec.source_seed.clone(),
         source_identity: spec.source_seed.clone(),

@@ -263,7 +263,8 @@ impl View<'_> {
     fn learner(&self) -> Option<Move> {
         let learner = self.cluster.members.iter().find(|member| member.role != Role::Voter)?;
         if !self.stays(learner) {
-            return Some(self.retreat(learner));
+            // The leader goes back before it.
+            return Some(self.lead_from_kept().unwrap_or(Move::Change(Change::Remove(learner.id))));
         }
         let Role::Learner { matched } = learner.role else { return None };
         if !learner.started || !learner.healthy {
@@ -289,20 +290,20 @@ impl View<'_> {
         Some(Move::Change(Change::Promote(learner.id)))
     }
 
-    /// A learner that is not wanted. The leader goes back before it.
-    fn retreat(&self, learner: &Member) -> Move {
-        self.lead_from_kept().unwrap_or(Move::Change(Change::Remove(learner.id)))
-    }
-
     /// The promotion after which both sites have the same number of voters.
     fn tie(&self, learner: &Member) -> Move {
-        if !self.desired.release_source {
-            return Move::wait(
-                "SourceNotReleased",
-                "the last member joins when clients reach the destination",
-            );
+        if self.desired.release_source {
+            return Move::Change(Change::Promote(learner.id));
         }
-        Move::Change(Change::Promote(learner.id))
+        let wait =
+            || Move::wait("SourceNotReleased", "the last member joins when clients reach the destination");
+        self.lead_from_source().unwrap_or_else(wait)
+    }
+
+    /// The leader stores snapshots, and those in the bucket of the source are what is left where that seed dies.
+    fn lead_from_source(&self) -> Option<Move> {
+        self.leader().filter(|leader| leader.side == Side::Destination)?;
+        self.lead_to(|member| member.side == Side::Source)
     }
 
     /// Other peer URLs, for one that stays. Of two voters both are needed: the third one comes first.
@@ -357,11 +358,14 @@ impl View<'_> {
 
     /// The leader is the last of those that go.
     fn hand_over(&self, leader: &Member) -> Move {
-        let heir = self.voters().filter(|m| m.id != leader.id && self.is_steady(m)).min_by_key(|m| m.ordinal);
-        heir.map_or_else(
-            || Move::wait("NoHeir", "no voter that stays is well enough to lead"),
-            |heir| Move::Change(Change::MoveLeader(heir.id)),
-        )
+        self.lead_to(|member| member.id != leader.id).unwrap_or_else(no_heir)
+    }
+
+    /// The leader goes to one of these voters that is well.
+    fn lead_to(&self, may_lead: impl Fn(&Member) -> bool) -> Option<Move> {
+        let heirs = self.voters().filter(|member| may_lead(member) && self.is_steady(member));
+        let heir = heirs.min_by_key(|member| (member.ordinal, member.id))?;
+        Some(Move::Change(Change::MoveLeader(heir.id)))
     }
 
     /// A voter goes, where those that stay are a quorum that is well.
@@ -386,11 +390,10 @@ impl View<'_> {
         if stays(leader) {
             return None;
         }
-        let heir =
-            self.voters().filter(|member| stays(member) && self.is_steady(member)).min_by_key(|m| m.id);
-        Some(heir.map_or_else(
-            || Move::wait("NoHeir", "no voter that stays is well enough to lead"),
-            |heir| Move::Change(Change::MoveLeader(heir.id)),
-        ))
+        Some(self.lead_to(stays).unwrap_or_else(no_heir))
     }
+}
+
+fn no_heir() -> Move {
+    Move::wait("NoHeir", "no voter that stays is well enough to lead")
 }

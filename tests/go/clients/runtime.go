@@ -154,6 +154,10 @@ func (r *runtimeClient) start(ctx context.Context) error {
 	r.cache = made
 	// It lives as long as the program does.
 	go func() { _ = made.Start(context.WithoutCancel(ctx)) }()
+	// A reading before the start is refused, and the start is another goroutine's.
+	if !made.WaitForCacheSync(ctx) {
+		return fmt.Errorf("the cache did not start: %w", ctx.Err())
+	}
 	return nil
 }
 

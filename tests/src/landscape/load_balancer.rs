@@ -43,14 +43,17 @@ struct OpenAddress {
 
 /// What addresses are opened by.
 struct Networks {
+    /// Name of the seed.
+    seed: String,
     balancer: Balancer,
     wide: Arc<WideNetwork>,
 }
 
 impl LoadBalancers {
     /// Serves all Services of type LoadBalancer in all namespaces, those of later included.
-    pub fn start(client: Client, balancer: Balancer, wide: Arc<WideNetwork>) -> Self {
-        Self(tokio::spawn(follow(client, Networks { balancer, wide })).abort_handle())
+    pub fn start(client: Client, seed: &str, balancer: Balancer, wide: Arc<WideNetwork>) -> Self {
+        let networks = Networks { seed: seed.to_owned(), balancer, wide };
+        Self(tokio::spawn(follow(client, networks)).abort_handle())
     }
 }
 
@@ -143,7 +146,7 @@ async fn open_address(
         listeners.spawn(networks.balancer.open(SocketAddr::from((ip, *port)), &name, *target).await?);
     }
     let numbers: Vec<u16> = ports.iter().map(|(port, _)| *port).collect();
-    let wide = networks.wide.open(ip, &numbers).await?;
+    let wide = networks.wide.open(&networks.seed, ip, &numbers).await?;
     Ok(OpenAddress { ip, ports, _listeners: listeners, _wide: wide })
 }
 

@@ -74,6 +74,8 @@ pub struct Landscape {
     pub cloud: Cloud,
     /// What the local providers of all seeds share.
     pub providers: ProviderContext,
+    /// The network between the seeds.
+    pub wide: Arc<WideNetwork>,
 }
 
 /// A Shoot of a landscape with its nodes.
@@ -123,7 +125,7 @@ impl Landscape {
             }
             None => None,
         };
-        Ok(Self { controllers, garden, seeds, dns, cloud, providers })
+        Ok(Self { controllers, garden, seeds, dns, cloud, providers, wide })
     }
 
     /// The seed of that name.

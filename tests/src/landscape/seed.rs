@@ -81,7 +81,7 @@ impl Seed {
         let nodes = ZONES.map(|at| (format!("{name}-{at}"), zone(at))).into();
         let options = PodRunnerOptions { nodes, images: images()?, upstream_dns: Some(names.cache()) };
         let runner = PodRunner::start(env, &cluster, options).await?;
-        wide.join(runner.network());
+        wide.join(name, runner.network());
         apply_kinds(&cluster).await?;
         let store = S3Server::start(env).await?;
         let (store_address, cloud_address) =
@@ -91,7 +91,7 @@ impl Seed {
         let client = client_of(&cluster).await?;
         let seed = Self {
             name: name.to_owned(),
-            _load_balancers: LoadBalancers::start(client.clone(), runner.balancer(), wide.clone()),
+            _load_balancers: LoadBalancers::start(client.clone(), name, runner.balancer(), wide.clone()),
             runner,
             cluster,
             store,

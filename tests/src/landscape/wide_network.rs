@@ -5,11 +5,15 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use std::time::Duration;
+
 use anyhow::Result;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::pods::PodNetwork;
+use crate::relay::Link;
 
 /// First two numbers of addresses of load balancers, in the networks of Pods.
 const WIDE: [u8; 2] = [10, 77];
@@ -18,32 +22,61 @@ const HERE: [u8; 2] = [127, 77];
 
 /// Where a load balancer is in all networks. It opens no address by itself.
 #[derive(Debug, Default)]
-pub struct WideNetwork(Mutex<Vec<PodNetwork>>);
+pub struct WideNetwork {
+    /// Networks of Pods, by their seeds.
+    networks: Mutex<Vec<(String, PodNetwork)>>,
+    /// What the way from one seed to another is like. Within a seed there is no delay.
+    between: watch::Sender<Link>,
+    within: watch::Sender<Link>,
+}
 
 /// An address that Pods of all seeds reach, until this is dropped.
 pub struct WideAddress {
     _relays: JoinSet<()>,
 }
 
+/// Seeds that are far from each other, until this is dropped.
+pub struct Distance<'a>(&'a WideNetwork);
+
 impl WideNetwork {
     /// Adds the network of the Pods of a seed. Addresses that are open already do not appear there, so seeds come before Services.
-    pub fn join(&self, seed: PodNetwork) {
-        self.0.lock().push(seed);
+    pub fn join(&self, seed: &str, network: PodNetwork) {
+        self.networks.lock().push((seed.to_owned(), network));
     }
 
-    /// Lets Pods of all seeds reach ports of an address of this machine.
+    /// Lets Pods of all seeds reach ports of an address of this machine, which leads to a seed.
     ///
     /// Errors: where one of the ports is taken in a network.
-    pub async fn open(&self, here: Ipv4Addr, ports: &[u16]) -> Result<WideAddress> {
-        let networks = self.0.lock().clone();
+    pub async fn open(&self, seed: &str, here: Ipv4Addr, ports: &[u16]) -> Result<WideAddress> {
+        let networks = self.networks.lock().clone();
         let mut relays = JoinSet::new();
-        for network in &networks {
+        for (name, network) in &networks {
             for port in ports {
                 let at = SocketAddr::from((wide(here), *port));
-                relays.spawn(network.open(at, SocketAddr::from((here, *port))).await?);
+                let link = if name == seed { &self.within } else { &self.between };
+                relays.spawn(network.open(at, SocketAddr::from((here, *port)), link.subscribe()).await?);
             }
         }
         Ok(WideAddress { _relays: relays })
+    }
+
+    /// Delays all that Pods of one seed and load balancers of another one say to each other, open connections included. The machine itself
+    /// has no delay to any seed.
+    pub fn set_apart(&self, round_trip: Duration) -> Distance<'_> {
+        self.set_round_trip(round_trip);
+        Distance(self)
+    }
+
+    fn set_round_trip(&self, round_trip: Duration) {
+        self.between.send_modify(|link| {
+            (link.delay_to_target, link.delay_to_client) = (round_trip / 2, round_trip / 2);
+        });
+    }
+}
+
+impl Drop for Distance<'_> {
+    fn drop(&mut self) {
+        self.0.set_round_trip(Duration::ZERO);
     }
 }
 

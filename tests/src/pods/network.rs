@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use super::{Ground, gate};
+use crate::relay::{Link, carry};
 
 /// Opens addresses in the network of the Pods of one cluster.
 #[derive(Clone)]
@@ -17,19 +19,21 @@ pub struct PodNetwork {
 }
 
 impl PodNetwork {
-    /// An address that leads to a server of this machine over TCP. It is open when this returns, and serves for as long as the future that
-    /// it gives is polled.
+    /// An address that leads to a server of this machine over TCP, by a wire that is like `link`. It is open when this returns, and serves
+    /// for as long as the future that it gives is polled.
     ///
     /// Errors: where the port is taken there.
     pub async fn open(
         &self,
         at: SocketAddr,
         server: SocketAddr,
+        link: watch::Receiver<Link>,
     ) -> Result<impl Future<Output = ()> + Send + use<>> {
         let address = format!("{}/32", at.ip());
         self.ground.wire.in_hub("ip", &["address", "replace", &address, "dev", "lo"]).await?;
         let listener = self.ground.listen(at)?;
-        Ok(gate::relay(listener, move || TcpStream::connect(server)))
+        let carry = move |client, target| carry(client, target, link.clone());
+        Ok(gate::relay_by(listener, move || TcpStream::connect(server), carry))
     }
 }
 

@@ -21,7 +21,7 @@ const CHUNKS_IN_FLIGHT: usize = 64;
 type Chunk = (Instant, Bytes);
 
 /// Relays both directions; ends when both have ended, when one breaks, or when the link is cut.
-pub(super) async fn run(client: TcpStream, target: TcpStream, mut link: watch::Receiver<Link>) {
+pub async fn run(client: TcpStream, target: TcpStream, mut link: watch::Receiver<Link>) {
     let _ = client.set_nodelay(true);
     let _ = target.set_nodelay(true);
     let ((client_read, client_write), (target_read, target_write)) =
@@ -64,7 +64,9 @@ async fn write(
 ) -> io::Result<()> {
     while let Some((left, chunk)) = wire.recv().await {
         let delay = link.borrow().delay(direction);
-        sleep_until(left + delay).await;
+        if !delay.is_zero() {
+            sleep_until(left + delay).await;
+        }
         // An error here means that the relay itself is gone, and this task with it.
         let _ = link.wait_for(|link| link.state != LinkState::Stalled).await;
         let throttle = link.borrow().throttle(direction);

@@ -40,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "repot-etcd",
             "repot-extension",
             "repot-certs",
+            "repot-rules",
         ],
     ),
     (
@@ -86,7 +87,8 @@ const IMPURE: &[&str] = &[
     "reqwest::",
 ];
 /// `jiff` gives points in time their type; its clock is among [`IMPURE`].
-const PURE_DEPENDENCIES: &[&str] = &["bytes", "jiff", "memchr", "serde", "serde_json", "thiserror"];
+const PURE_DEPENDENCIES: &[&str] =
+    &["bytes", "jiff", "memchr", "serde", "serde-saphyr", "serde_json", "thiserror"];
 
 const FILE_LINES: usize = 400;
 

@@ -1,5 +1,9 @@
 //! Live migration: one etcd on two seeds, while clients write.
 
+mod dead_source;
+mod distant;
+mod given_up;
 mod requests;
 mod six_members;
+mod watches;
 mod whole;

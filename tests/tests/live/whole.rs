@@ -6,11 +6,12 @@ use repot_tests::wait::until;
 use serde_json::Value;
 
 use super::requests::Requests;
+use super::watches::Watches;
 use crate::migration::story::{self, DEADLINE};
 use crate::migration::world::{SEEDS, World, run};
 
 /// A control plane that is highly available, with one node.
-fn highly_available() -> ControlPlaneOptions {
+pub fn highly_available() -> ControlPlaneOptions {
     ControlPlaneOptions {
         etcd_members: 3,
         api_servers: 2,
@@ -19,6 +20,9 @@ fn highly_available() -> ControlPlaneOptions {
     }
 }
 
+/// Each is told of every write.
+const WATCHES: usize = 40;
+
 #[test]
 #[ignore = "minutes, in make soak"]
 fn control_plane_moves_and_no_request_fails() {
@@ -26,15 +30,45 @@ fn control_plane_moves_and_no_request_fails() {
         let world = World::create(env, "live", highly_available()).await?;
         let before = world.workload().await?;
         let apis = (0..4).map(|_| world.api()).collect::<Result<Vec<_>>>()?;
+        let watches = Watches::start(apis.clone(), WATCHES).await?;
         let requests = Requests::start(apis);
         story::create_live(&world, "move", SEEDS).await?;
         let migration = story::until_success(&world, "move", SEEDS.1).await?;
         println!("{}", story::timeline(&migration).join("\n"));
         let count = requests.ensure_none_failed(1_000)?;
         println!("{}", count.summary());
+        drop(requests);
+        println!("{}", watches.ensure_none_missed(&world.api()?, DEADLINE).await?);
         world.ensure_moved(&before, SEEDS).await?;
         ensure_hidden(&world, SEEDS.1).await?;
         world.stop(SEEDS.1).await
+    });
+}
+
+/// As many as are asked for to say that a request fails rarely.
+const MANY_REQUESTS: u64 = 100_000;
+const ROUNDS: usize = 3;
+
+#[test]
+#[ignore = "half an hour, in make soak"]
+fn control_plane_moves_there_and_back_three_times_and_none_of_100_000_requests_fails() {
+    run(async |env| {
+        let world = World::create(env, "commuter", highly_available()).await?;
+        let before = world.workload().await?;
+        let apis = (0..4).map(|_| world.api()).collect::<Result<Vec<_>>>()?;
+        let requests = Requests::start(apis);
+        for round in 1..=ROUNDS {
+            for (way, seeds) in [("there", SEEDS), ("back", (SEEDS.1, SEEDS.0))] {
+                let name = format!("{way}-{round}");
+                story::create_live(&world, &name, seeds).await?;
+                story::until_success(&world, &name, seeds.1).await?;
+                println!("{name}: {}", requests.ensure_none_failed(1_000)?.summary());
+                world.ensure_moved(&before, seeds).await?;
+                ensure_hidden(&world, seeds.1).await?;
+            }
+        }
+        println!("{}", requests.ensure_none_failed(MANY_REQUESTS)?.summary());
+        world.stop(SEEDS.0).await
     });
 }
 

@@ -2,16 +2,16 @@
 
 mod beside_gardenlet;
 mod classic;
-mod departure;
+pub mod departure;
 mod early;
 mod equality;
 mod faults;
-mod faulty_seed;
+pub mod faulty_seed;
 mod forced;
 mod gardenlet;
 pub mod owner;
 mod partitions;
-mod prober;
+pub mod prober;
 mod quarantine;
 mod real_gardenlet;
 mod retries;

@@ -110,9 +110,13 @@ pub async fn step(world: &World, name: &str, (side, step): (&str, &str)) -> Resu
 
 /// Sets annotations of a migration.
 pub async fn annotate(world: &World, name: &str, annotations: &Value) -> Result<()> {
-    let patch = json!({"metadata": {"annotations": annotations}});
+    change(world, name, &json!({"metadata": {"annotations": annotations}})).await
+}
+
+/// Changes a migration by a merge patch.
+pub async fn change(world: &World, name: &str, patch: &Value) -> Result<()> {
     let api = garden_of(world)?.cluster.api();
-    api.patch(&path(world, name), "application/merge-patch+json", &patch).await?.ok().map(drop)
+    api.patch(&path(world, name), "application/merge-patch+json", patch).await?.ok().map(drop)
 }
 
 /// Waits until a side has started a step.
@@ -139,16 +143,12 @@ pub async fn until_reached(world: &World, name: &str, (side, step): (&str, &str)
 
 /// Asks for a rollback.
 pub async fn abort(world: &World, name: &str) -> Result<()> {
-    let patch = json!({"spec": {"abort": "Abort"}});
-    let api = garden_of(world)?.cluster.api();
-    api.patch(&path(world, name), "application/merge-patch+json", &patch).await?.ok().map(drop)
+    change(world, name, &json!({"spec": {"abort": "Abort"}})).await
 }
 
 /// Asks to try again what has failed.
 pub async fn retry(world: &World, name: &str, number: u32) -> Result<()> {
-    let patch = json!({"spec": {"retry": number}});
-    let api = garden_of(world)?.cluster.api();
-    api.patch(&path(world, name), "application/merge-patch+json", &patch).await?.ok().map(drop)
+    change(world, name, &json!({"spec": {"retry": number}})).await
 }
 
 /// Stores a migration with another status; refused where it has changed since it was read.

@@ -90,6 +90,23 @@ impl Way {
             Self::Unknown(_) => None,
         }
     }
+
+    /// Why one etcd cannot live in both seeds; `None` where it can.
+    #[must_use]
+    pub fn objection(&self, source: &str, destination: &str) -> Option<String> {
+        match self {
+            Self::SameRegion => None,
+            Self::Measured { distance, threshold } => (*distance > threshold.value).then(|| {
+                format!(
+                    "the distance from seed {source:?} to seed {destination:?} is {distance}, more than {}, which comes from {}",
+                    threshold.value, threshold.origin
+                )
+            }),
+            Self::Unknown(why) => Some(format!(
+                "the distance from seed {source:?} to seed {destination:?} cannot be determined: {why}"
+            )),
+        }
+    }
 }
 
 /// Measures the way from a source to a destination seed, directed, for the CloudProfile of a Shoot.

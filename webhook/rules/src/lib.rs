@@ -12,6 +12,7 @@ pub mod finding;
 pub mod judge;
 pub mod opening;
 pub mod preflight;
+pub mod region_config;
 pub mod table;
 pub mod watch;
 

@@ -19,6 +19,7 @@ use repot_apimachinery::value::text_at;
 use repot_rules::{
     change::Change,
     facts::{Distances, Facts, Profile, RequiredFacts},
+    region_config,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -27,7 +28,6 @@ use super::{
     Error, access,
     brief::{self, OnSeeds},
     circuit::Circuit,
-    distances,
     follow::Followed,
 };
 
@@ -260,7 +260,7 @@ impl Garden {
             seeds: Followed::start(all("Seed", "seeds"), any(), whole, stop.clone()),
             cloud_profiles: Followed::start(all("CloudProfile", "cloudprofiles"), any(), whole, stop.clone()),
             projects: Followed::start(all("Project", "projects"), any(), whole, stop.clone()),
-            distances: Followed::start(maps, labelled, |map| distances::read(&plain(map)), stop.clone()),
+            distances: Followed::start(maps, labelled, |map| region_config::read(&plain(map)), stop.clone()),
             binding,
         }
     }

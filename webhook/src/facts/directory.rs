@@ -12,10 +12,11 @@ use repot_apimachinery::value::text_at;
 use repot_rules::{
     change::Change,
     facts::{Distances, Facts, Profile, RequiredFacts},
+    region_config,
 };
 use serde_json::Value;
 
-use super::{Error, distances};
+use super::Error;
 
 /// All manifests below a directory, by kind.
 #[derive(Debug, Default)]
@@ -34,8 +35,11 @@ impl Directory {
         for file in files(dir)? {
             objects.extend(read_manifests(&file)?);
         }
-        let mut distances: Vec<Distances> =
-            objects.iter().filter(|object| kind(object) == "ConfigMap").filter_map(distances::read).collect();
+        let mut distances: Vec<Distances> = objects
+            .iter()
+            .filter(|object| kind(object) == "ConfigMap")
+            .filter_map(region_config::read)
+            .collect();
         distances.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Self { objects: objects.into_iter().map(Arc::new).collect(), distances: Arc::new(distances) })
     }

@@ -5,7 +5,6 @@ mod brief;
 mod circuit;
 mod cluster;
 mod directory;
-mod distances;
 mod follow;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -39,6 +39,7 @@ pub static PLAN: Plan<MigrationFlow> = Plan {
         "members",
         "ownerEpoch",
         "ownershipEnded",
+        "shrunk",
         "volumes",
         "workerless",
     ],

@@ -32,6 +32,11 @@ pub(super) fn does_source_serve(context: &Context) -> Check {
             );
             Check::blocked("NotHighlyAvailable", message)
         }
+        Some(_) if !facts.etcd.has_gateway => {
+            let message = "the Etcd has no gateway, so writes would fail while its members restart; set spec.etcd.gateway to {}, or \
+                           migrate the Shoot in mode Classic";
+            Check::blocked("NoGateway", message)
+        }
         _ => from::does_source_serve(context),
     })
 }
@@ -147,6 +152,10 @@ pub(super) fn have_source_members_left(context: &Context) -> Check {
             }
         }
     })
+}
+
+pub(super) fn note_shrunk(_: &Context, notes: &mut Notes) {
+    notes.shrunk = true;
 }
 
 pub(super) fn remove_source_members(context: &Context) -> Vec<Effect> {

@@ -11,6 +11,8 @@
 //! | file | has |
 //! |---|---|
 //! | `forward.rs`, `rollback.rs` | the two tables |
+//! | `shrunk.rs` | the forward table where the source is given up |
+//! | `rows.rs` | rows that the forward tables have in common |
 //! | `members.rs` | checks and effects of rows on the members of the etcd |
 //! | `plan.rs` | the version of the tables |
 //! | `progress.rs` | what the status of the Shoot shows of it |
@@ -20,5 +22,7 @@ mod members;
 mod plan;
 pub(crate) mod progress;
 mod rollback;
+mod rows;
+mod shrunk;
 
-pub use plan::{PLAN, PLAN_VERSION, PLANS};
+pub use plan::{PLAN, PLAN_VERSION, PLANS, SHRUNK_PLAN, decide};

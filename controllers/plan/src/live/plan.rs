@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::{forward::FORWARD, rollback::ROLLBACK};
+use super::{forward::FORWARD, rollback::ROLLBACK, shrunk::SHRUNK};
 use crate::{
     classic,
-    flow::{Plan, Plans},
-    migration::{MigrationFlow, Step},
+    flow::{self, Decision, Input, Plan, Plans},
+    ledger::State,
+    migration::{MigrationFlow, Side, Step, observed::MigrationMode},
 };
 
 /// How long a side may record nothing before rows that wait for it fail.
@@ -32,3 +33,33 @@ pub static PLAN: Plan<MigrationFlow> = Plan {
 
 /// All versions of the migration.
 pub static PLANS: Plans<MigrationFlow> = Plans { versions: &[&PLAN] };
+
+/// The same where members of the source leave before the destination serves.
+pub static SHRUNK_PLAN: Plan<MigrationFlow> = Plan { forward: SHRUNK, ..PLAN };
+
+static SHRUNK_PLANS: Plans<MigrationFlow> = Plans { versions: &[&SHRUNK_PLAN] };
+
+/// Decides by these plans of the mode of the migration, or by those that give up the source. All sides choose alike: a record is stored
+/// only if what they have chosen by has not changed.
+#[must_use]
+pub fn decide(
+    plans: &'static Plans<MigrationFlow>,
+    input: &Input<'_, MigrationFlow>,
+) -> Decision<MigrationFlow> {
+    flow::decide(if is_shrunk(input) { &SHRUNK_PLANS } else { plans }, input)
+}
+
+/// Whether the source is given up: somebody has asked for that while the destination did not serve, and it stays so.
+fn is_shrunk(input: &Input<'_, MigrationFlow>) -> bool {
+    let request = &input.observed.request;
+    let destination = match input.side {
+        Side::Destination => Some(input.ledger),
+        Side::Garden | Side::Source => {
+            input.others.iter().find(|(side, _)| *side == Side::Destination).map(|(_, ledger)| ledger)
+        }
+    };
+    request.mode == MigrationMode::Live
+        && destination.is_some_and(|ledger| {
+            ledger.notes.shrunk || request.force_shrink && ledger.state(Step::ApiServes) == State::Running
+        })
+}

@@ -316,8 +316,10 @@ fn is_all_stopped(facts: &DestinationFacts, fence: &str) -> bool {
         && facts.kube_controllers.is_stopped()
 }
 
+/// Of one that a forced migration supersedes the etcd is given up: the source is taken for dead, and most voters are there.
 pub(crate) fn stop(context: &Context) -> Vec<Effect> {
-    vec![Effect::StopDestination { fence: context.rollback_fence() }]
+    let abandons_etcd = context.observed.request.superseded.is_some();
+    vec![Effect::StopDestination { abandons_etcd, fence: context.rollback_fence() }]
 }
 
 pub(crate) fn is_removed(context: &Context) -> Check {

@@ -219,6 +219,8 @@ pub enum Effect {
     EnsureNoMachineGuard,
     /// Destination: standby, members and kube-apiservers are stopped.
     StopDestination {
+        /// Whether members that have joined the etcd of the source stop without leaving it: it may have no quorum.
+        abandons_etcd: bool,
         /// Which table of which migration asks.
         fence: String,
     },

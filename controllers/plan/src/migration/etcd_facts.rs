@@ -15,6 +15,8 @@ pub struct EtcdFacts {
     pub pods: u32,
     /// Members that are ready.
     pub ready: u32,
+    /// Whether members have gateways, which take connections before the etcd serves, and hold writes while members restart.
+    pub has_gateway: bool,
     /// Revision that a quorum answers with; `None` where no quorum answers.
     pub revision: Option<u64>,
     /// Epoch of the owner ID that the members check.

@@ -58,6 +58,9 @@ pub struct Notes {
     /// Live, source: the members of the etcd, as other seeds reach them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<ExposedMember>,
+    /// Live, destination: the source is given up, and its members leave before the destination serves.
+    #[serde(skip_serializing_if = "is_false")]
+    pub shrunk: bool,
     /// `migrate` was requested of the DNSRecords at the source.
     #[serde(skip_serializing_if = "is_false")]
     pub dns_records_migrated: bool,

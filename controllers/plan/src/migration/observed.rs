@@ -52,6 +52,8 @@ pub struct MigrationRequest {
     pub continued: Option<String>,
     /// `spec.retry`: the number of the last request to try again what has failed.
     pub retry: u32,
+    /// Live: whether the source may be given up for a destination that does not start beside it (`spec.forceShrinkEtcd`).
+    pub force_shrink: bool,
     /// How long a step may take.
     pub step_timeout: Duration,
     /// Name of the source seed.
@@ -264,8 +266,6 @@ pub struct DestinationFacts {
     pub copied: Option<u64>,
     /// Names of Pods of kube-apiservers that were started before the etcd served, and wait for the kubelet to start them again.
     pub api_held_back: Vec<String>,
-    /// Whether members have gateways, which take connections of clients before the etcd serves.
-    pub has_gateways: bool,
     /// Whether snapshots that the etcd did not begin with are copied and verified as well.
     pub older_copied: bool,
     /// The newest snapshot in the bucket of the source; `None` where it was not asked for, or is not known.

@@ -149,6 +149,17 @@ pub(crate) fn stop_api(context: &Context) -> Vec<Effect> {
         .collect()
 }
 
+/// One Pod less each time that as many run as are wanted. So clients of one kube-apiserver look for another one while those of the others
+/// get answers, and never all at once.
+pub(crate) fn stop_api_by_turns(context: &Context) -> Vec<Effect> {
+    let Some(facts) = context.at_source() else { return Vec::new() };
+    let mut replicas = facts.api.wanted.clone();
+    if facts.api.pods <= replicas.values().sum() {
+        replicas.values_mut().filter(|left| **left > 0).take(1).for_each(|left| *left -= 1);
+    }
+    vec![Effect::EnsureApi { replicas, fence: context.forward_fence() }]
+}
+
 /// Nothing begins on a control plane that does not serve, or that another seed owns.
 pub(crate) fn does_source_serve(context: &Context) -> Check {
     let identity = &context.observed.request.source_identity;

@@ -22,7 +22,7 @@ pub(crate) fn has_followed(context: &Context) -> bool {
 
 /// Whether kube-apiservers may be started before the etcd: where nothing takes their connections, they exit after 20 s.
 pub(crate) fn lets_api_start(context: &Context) -> bool {
-    has_followed(context) && context.at_destination().is_none_or(|facts| facts.has_gateways)
+    has_followed(context) && context.at_destination().is_none_or(|facts| facts.etcd.has_gateway)
 }
 
 /// Volumes of its own, so that an ordinary restore can begin on others.

@@ -82,11 +82,21 @@ available and awake, and for seeds that reach each other.
 | Failed | a step failed past the point of no return, or in the rollback; `status.message` says what a person can do |
 ";
 
-/// The forward table and the rollback table of a live migration as Markdown.
+const SHRUNK_HEAD: &str = "
+## Forward, with `spec.forceShrinkEtcd`
+
+All sides go by this table when the field is set while `ApiServes` runs. Members of the source leave before kube-apiservers
+of the destination are waited for, and the API is away until clients find these.
+
+";
+
+/// The forward tables and the rollback table of a live migration as Markdown.
 #[must_use]
 pub fn live_migration() -> String {
     let mut text = format!("{LIVE_HEAD}\n## Forward\n\n");
     tables(&mut text, &live::PLAN);
+    text.push_str(SHRUNK_HEAD);
+    table(&mut text, live::SHRUNK_PLAN.forward, "rollback");
     text
 }
 

@@ -78,6 +78,9 @@ pub struct MigrationSpec {
     /// Number of the last request to try again what has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<i64>,
+    /// Live: whether the source may be given up where the destination does not start beside it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub force_shrink_etcd: Option<bool>,
     /// How long a step may take, as a duration such as `10m`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_timeout: Option<String>,

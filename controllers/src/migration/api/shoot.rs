@@ -30,6 +30,18 @@ pub struct ShootSpec {
     pub hibernation: Hibernation,
     /// The infrastructure and its workers.
     pub provider: ShootProvider,
+    /// The CloudProfile of the Shoot.
+    pub cloud_profile: CloudProfileRef,
+    /// The same in its former form.
+    pub cloud_profile_name: Option<String>,
+}
+
+/// The CloudProfile of a Shoot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CloudProfileRef {
+    /// Name of the CloudProfile; empty objects have none.
+    pub name: Option<String>,
 }
 
 /// Whether a Shoot is to be hibernated.
@@ -118,6 +130,12 @@ impl Shoot {
     #[must_use]
     pub fn is_hibernated(&self) -> bool {
         self.spec.hibernation.enabled == Some(true) || self.status.is_hibernated == Some(true)
+    }
+
+    /// Name of its CloudProfile, in either form.
+    #[must_use]
+    pub fn cloud_profile(&self) -> Option<&str> {
+        self.spec.cloud_profile.name.as_deref().or(self.spec.cloud_profile_name.as_deref())
     }
 
     /// Whether the Shoot has no workers.

@@ -85,7 +85,7 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
         }
         Effect::EnsureNoSourceBackupEntry => no_source_bucket(pass, objects).await,
         Effect::EnsureNoMachineGuard => guard::remove(seed, uid).await,
-        Effect::StopDestination { fence } => stop(pass, objects, fence).await,
+        Effect::StopDestination { abandons_etcd, fence } => stop(pass, objects, *abandons_etcd, fence).await,
         Effect::RemoveDestination => remove::remove(seed, objects, uid).await,
         _ => Ok(()),
     }
@@ -245,7 +245,7 @@ async fn other_etcds(pass: &Pass<'_>, objects: &Objects, replicas: u32, fence: &
     Ok(())
 }
 
-async fn stop(pass: &Pass<'_>, objects: &Objects, fence: &str) -> Result<()> {
+async fn stop(pass: &Pass<'_>, objects: &Objects, abandons_etcd: bool, fence: &str) -> Result<()> {
     let (seed, namespace) = (pass.context.own_client(), &objects.namespace);
     let none = |replicas: Replicas| replicas.into_keys().map(|name| (name, 0)).collect::<Replicas>();
     let plane = &objects.plane;
@@ -253,7 +253,10 @@ async fn stop(pass: &Pass<'_>, objects: &Objects, fence: &str) -> Result<()> {
     scale::deployments(seed, namespace, plane.api_servers(), &api, fence).await?;
     scale::deployments(seed, namespace, plane.controllers(), &controllers, fence).await?;
     for etcd in &objects.etcds.all {
-        scale::etcd(seed, etcd, 0, fence).await?;
+        match abandons_etcd && etcd.spec.etcd.bootstrap_with_existing_cluster.is_some() {
+            true => live::abandon(seed, etcd, fence).await?,
+            false => scale::etcd(seed, etcd, 0, fence).await?,
+        }
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The Etcd of the destination of a live migration: its members are exposed, join that of the source, and are alone later.
 
-use kube::ResourceExt;
+use kube::{Client, ResourceExt};
 use repot_plan::migration::{
     Step,
     observed::{ExposedMember, Exposure, Facts, MigrationMode, MigrationRequest, OwnerId},
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::objects::Objects;
 use crate::{
-    etcd::api::FENCE,
+    etcd::api::{Etcd, FENCE},
     migration::{
         error::{Error, Result},
         overall::Ledger,
@@ -104,6 +104,25 @@ pub async fn remove_source_members(pass: &Pass<'_>, objects: &Objects, fence: &s
         "spec": {"etcd": {"bootstrapWithExistingCluster": Value::Null}},
     });
     scale::write(pass.context.own_client(), etcd, patch, "remove the members of the source by").await
+}
+
+/// Stops the members without removing them from the etcd of the source, which may have no quorum for that.
+///
+/// # Errors
+/// [`Error::Write`].
+pub async fn abandon(seed: &Client, etcd: &Etcd, fence: &str) -> Result<()> {
+    let joins = etcd.spec.etcd.bootstrap_with_existing_cluster.as_ref();
+    let is_written = etcd.annotations().get(FENCE).map(String::as_str) == Some(fence)
+        && etcd.spec.replicas == 0
+        && joins.is_none_or(|joins| joins.abandoned);
+    if is_written {
+        return Ok(());
+    }
+    let patch = json!({
+        "metadata": {"annotations": {FENCE: fence}},
+        "spec": {"replicas": 0, "etcd": {"bootstrapWithExistingCluster": {"abandoned": true}}},
+    });
+    scale::write(seed, etcd, patch, "give up the joined Etcd by").await
 }
 
 /// Lets members be known by the addresses of their own seed, and removes what other seeds reach them by.

@@ -80,11 +80,12 @@ async fn objects(
         seed_namespace: namespace.clone(),
     });
     let is_live = request.mode == MigrationMode::Live;
+    let asks_for_exposed = is_live || asked::extensions(ledger);
     let (own_namespace, plane, etcds, exposed, all_records, found, jobs, address) = futures::try_join!(
         namespace::find(seed, &namespace),
         ControlPlane::read(seed, &namespace),
         Etcds::read(seed, &namespace),
-        exposure::Exposed::read_if(is_live, seed, &namespace),
+        exposure::Exposed::read_if(asks_for_exposed, seed, &namespace),
         read::list::<DNSRecord>(seed, &namespace, ""),
         extensions::read_if(asked::extensions(ledger), seed, &namespace, &request.uid),
         copies::jobs(seed, &namespace),
@@ -153,7 +154,6 @@ async fn facts(
         unresolved: unresolved(objects, ledger),
         copied: snapshots.copied,
         api_held_back: api_held_back(objects, ledger),
-        has_gateways: objects.etcds.main().is_some_and(|etcd| etcd.spec.etcd.gateway.is_some()),
         older_copied: copies::is_complete(&objects.jobs, copies::OLDER),
         source_newest: stored::source_newest(context, objects, ledger).await,
         final_copied: snapshots.final_copied,

@@ -2,6 +2,7 @@
 
 mod act;
 pub mod backup_entry;
+mod distance;
 mod ignored;
 mod live;
 pub mod objects;

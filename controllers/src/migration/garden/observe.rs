@@ -11,7 +11,7 @@ use repot_plan::migration::observed::{
 };
 use serde_json::Value;
 
-use super::{backup_entry, ignored, live, objects::Objects, operation};
+use super::{backup_entry, distance, ignored, live, objects::Objects, operation};
 use crate::migration::{
     api::{ControlPlaneMigration, Shoot},
     context::Context,
@@ -41,6 +41,16 @@ pub async fn observe(
         Some(shoot) => backup_entry::find(garden, shoot).await?,
         None => None,
     };
+    let seeds = [(&*spec.source_seed, source.as_ref()), (&*spec.destination_seed, destination.as_ref())];
+    let refusals = match request.mode {
+        MigrationMode::Classic => refusals_between(seeds[0], seeds[1]),
+        MigrationMode::Live => {
+            let distant = distance::refusal(garden, migration, shoot.as_ref(), seeds).await?;
+            refusals_between(seeds[0], seeds[1]).into_iter().chain(distant).collect()
+        }
+        // What the garden knows of a dead source is old.
+        MigrationMode::Forced => refusals_of(seeds[1]),
+    };
     let status = shoot.as_ref().map(|shoot| &shoot.status);
     let facts = GardenFacts {
         other_migration: siblings::obstacle(&others, migration),
@@ -48,14 +58,7 @@ pub async fn observe(
         superseded: siblings::in_the_way(&others, migration),
         highest_epoch: others.iter().filter_map(ControlPlaneMigration::owner_epoch).max(),
         quarantine: quarantine(context, migration),
-        refusals: match request.mode {
-            MigrationMode::Classic | MigrationMode::Live => refusals_between(
-                (&spec.source_seed, source.as_ref()),
-                (&spec.destination_seed, destination.as_ref()),
-            ),
-            // What the garden knows of a dead source is old.
-            MigrationMode::Forced => refusals_of((&spec.destination_seed, destination.as_ref())),
-        },
+        refusals,
         live: status.map(live::read).unwrap_or_default(),
         spec_seed: shoot.as_ref().and_then(|shoot| shoot.spec.seed_name.clone()).unwrap_or_default(),
         status_seed: status.and_then(|status| status.seed_name.clone()).unwrap_or_default(),
@@ -68,10 +71,7 @@ pub async fn observe(
             .map(|shoot| ignored::read(shoot, &request.uid, &siblings::uids(&others)))
             .unwrap_or_default(),
         requested_operation: shoot.as_ref().and_then(ignored::requested_operation),
-        is_seed_deleted: is_seed_deleted(
-            shoot.as_ref(),
-            [(&spec.source_seed, source.as_ref()), (&spec.destination_seed, destination.as_ref())],
-        ),
+        is_seed_deleted: is_seed_deleted(shoot.as_ref(), seeds),
         is_operation_by_repot: operation::is_by_repot(
             status.and_then(|status| status.last_operation.as_ref()),
         ),
@@ -92,8 +92,8 @@ pub async fn observe(
 
 /// Whether the Seed that `spec.seedName` of the Shoot names is being deleted, or gone: Gardener refuses annotations of the Shoot then. Of
 /// another Seed than those of the migration nothing is known.
-fn is_seed_deleted(shoot: Option<&Shoot>, seeds: [(&String, Option<&Value>); 2]) -> bool {
-    let named = shoot.and_then(|shoot| shoot.spec.seed_name.as_ref());
+fn is_seed_deleted(shoot: Option<&Shoot>, seeds: [(&str, Option<&Value>); 2]) -> bool {
+    let named = shoot.and_then(|shoot| shoot.spec.seed_name.as_deref());
     let seed = seeds.into_iter().find(|(name, _)| Some(*name) == named);
     seed.is_some_and(|(_, seed)| seed.is_none_or(|seed| !seed["metadata"]["deletionTimestamp"].is_null()))
 }

@@ -110,6 +110,7 @@ impl Etcds {
             volumes: main.volumes(),
             pods,
             ready: u32::try_from(self.ready_of(main).count()).unwrap_or(u32::MAX),
+            has_gateway: main.spec.etcd.gateway.is_some(),
             revision,
             epoch: main
                 .spec

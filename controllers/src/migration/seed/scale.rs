@@ -40,7 +40,9 @@ pub async fn deployments<'a>(
             continue;
         }
         let mut annotations = json!({FENCE: fence});
-        if *wanted == 0 && current > 0 {
+        if u32::try_from(current).is_ok_and(|current| *wanted < current)
+            && !is_being_stopped(deployment, fence)
+        {
             annotations[FORMER_REPLICAS] = current.to_string().into();
         }
         let patch = json!({"metadata": {"annotations": annotations}, "spec": {"replicas": wanted}});
@@ -49,6 +51,12 @@ pub async fn deployments<'a>(
         outcome.map_err(Error::write(format!("scale Deployment {name}")))?;
     }
     Ok(())
+}
+
+/// Whether a part of its replicas was stopped by this table of this migration, so what it had before is written down.
+fn is_being_stopped(deployment: &Deployment, fence: &str) -> bool {
+    let annotations = deployment.annotations();
+    annotations.get(FENCE).map(String::as_str) == Some(fence) && annotations.contains_key(FORMER_REPLICAS)
 }
 
 /// Deletes these Deployments, and none that were made under their names since.

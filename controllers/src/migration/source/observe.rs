@@ -104,11 +104,13 @@ async fn objects(
     ledger: &Ledger,
 ) -> Result<Objects> {
     let namespace = shoot.map(|shoot| shoot.status.technical_id.clone()).unwrap_or_default();
+    // A live migration that this one supersedes may have left some.
+    let asks_for_exposed = request.mode == MigrationMode::Live || asks_for_extensions(ledger);
     let (own_namespace, plane, etcds, exposed, records, extensions) = futures::try_join!(
         namespace::find(seed, &namespace),
         ControlPlane::read(seed, &namespace),
         Etcds::read(seed, &namespace),
-        exposure::Exposed::read_if(request.mode == MigrationMode::Live, seed, &namespace),
+        exposure::Exposed::read_if(asks_for_exposed, seed, &namespace),
         read::list::<DNSRecord>(seed, &namespace, ""),
         extensions::read_if(asks_for_extensions(ledger), seed, &namespace, &request.uid),
     )?;

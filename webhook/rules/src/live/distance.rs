@@ -22,17 +22,7 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     }
     let way = between(from, to, Shoot(&change.new), facts);
     let compared = matches!(way, Way::Measured { .. } | Way::Unknown(Unknown::NoThreshold(..)));
-    let reason = match way {
-        Way::SameRegion => return Vec::new(),
-        Way::Measured { distance, threshold } if distance <= threshold.value => return Vec::new(),
-        Way::Measured { distance, threshold } => format!(
-            "the distance from seed {from:?} to seed {to:?} is {distance}, more than {}, which comes from {}",
-            threshold.value, threshold.origin
-        ),
-        Way::Unknown(why) => {
-            format!("the distance from seed {from:?} to seed {to:?} cannot be determined: {why}")
-        }
-    };
+    let Some(reason) = way.objection(from, to) else { return Vec::new() };
     match says_yes(&change.new, ALLOW_DISTANT_REGIONS) {
         true => vec![Finding::warn(SEED_NAME, reason, "it is allowed by an annotation of the Shoot")],
         false => vec![Finding::refuse(SEED_NAME, reason, advice(compared, facts))],

@@ -145,7 +145,7 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         }
         Effect::SwitchApiDns => clusters.zone.switch_api(Side::Destination, now),
         Effect::EnsureNoMachineGuard => clusters.machine_guard = false,
-        Effect::StopDestination { fence } => stop(clusters, fence, &mut rng),
+        Effect::StopDestination { fence, .. } => stop(clusters, fence, &mut rng),
         Effect::RemoveDestination => remove_destination(clusters, &mut rng),
         Effect::RemoveSource if now >= clusters.trouble.source_removed_at => {
             clusters.source.remove(now, &mut rng)

@@ -35,6 +35,7 @@ pub(super) fn observe(clusters: &mut Clusters, side: Side) -> Observed {
         superseded: None,
         continued: None,
         retry: clusters.retry,
+        force_shrink: false,
         step_timeout: Duration::from_secs(600),
         source_seed: clusters.from.to_owned(),
         source_identity: clusters.from.to_owned(),
@@ -91,7 +92,7 @@ fn does_not_answer(clusters: &mut Clusters) -> bool {
     clusters.rng.percent(chance)
 }
 
-fn etcd(site: &SeedState, members: u32) -> EtcdFacts {
+fn etcd(site: &SeedState, members: u32, has_gateway: bool) -> EtcdFacts {
     let revision = site.etcd.content().filter(|_| site.etcd.serving).map(Vec::len);
     EtcdFacts {
         wanted: site.etcd.members.wanted,
@@ -106,6 +107,7 @@ fn etcd(site: &SeedState, members: u32) -> EtcdFacts {
         is_exposed: false,
         is_advertised: false,
         is_settled: true,
+        has_gateway,
     }
 }
 
@@ -122,7 +124,7 @@ fn source(clusters: &mut Clusters) -> SourceFacts {
         ),
         api_answered: None,
         api: site.api.facts("kube-apiserver", site.is_api_ready(now)),
-        etcd: etcd(site, clusters.members),
+        etcd: etcd(site, clusters.members, !clusters.trouble.no_gateways),
         exposure: Exposure::default(),
         owner,
         owner_wait: Duration::from_secs(OWNER_WAIT),
@@ -156,7 +158,6 @@ fn destination(clusters: &mut Clusters) -> DestinationFacts {
         unresolved: listed(trouble.unresolved),
         copied: clusters.copied,
         api_held_back: Vec::new(),
-        has_gateways: !clusters.trouble.no_gateways,
         older_copied: false,
         source_newest: None,
         final_copied: clusters.final_copied.as_ref().filter(|_| copies).map(|(snapshot, _)| snapshot.clone()),
@@ -169,7 +170,7 @@ fn destination(clusters: &mut Clusters) -> DestinationFacts {
         owner_wait: Duration::from_secs(OWNER_WAIT),
         highest_epoch: 0,
         is_followed: false,
-        etcd: etcd(site, clusters.members),
+        etcd: etcd(site, clusters.members, !clusters.trouble.no_gateways),
         exposure: Exposure::default(),
         dns_records: Extensions::default(),
         api: site.api.facts("kube-apiserver", site.is_api_ready(now)),

@@ -81,7 +81,7 @@ pub(super) fn apply(world: &mut World, side: Side, effect: &Effect, then: &Seen,
         Effect::EnsureNoMachineGuard => world.machine_guard = false,
         Effect::SwitchApiDns => world.api_at = Side::Destination,
         Effect::PrepareDestination => prepare(world, &mut rng),
-        Effect::StopDestination { fence } => stop(world, fence, &mut rng),
+        Effect::StopDestination { fence, .. } => stop(world, fence, &mut rng),
         Effect::RemoveDestination => {
             remove(world, Side::Destination, &mut rng);
             (world.backup_entry, world.machine_guard) = (false, false);

@@ -34,6 +34,7 @@ pub(super) fn observe(world: &mut World, side: Side) -> Observed {
         superseded: None,
         continued: None,
         retry: 0,
+        force_shrink: false,
         step_timeout: Duration::from_secs(600),
         source_seed: SOURCE.into(),
         source_identity: SOURCE.into(),
@@ -106,6 +107,7 @@ fn etcd(site: &SimulatedSeed) -> EtcdFacts {
         is_exposed: false,
         is_advertised: false,
         is_settled: true,
+        has_gateway: false,
     }
 }
 
@@ -159,7 +161,6 @@ fn destination(world: &mut World) -> DestinationFacts {
         unresolved: Vec::new(),
         copied: None,
         api_held_back: Vec::new(),
-        has_gateways: false,
         older_copied: world.older_copied,
         source_newest: is_read.then(|| SourceSnapshot {
             name: "newest".into(),

@@ -135,7 +135,7 @@ fn in_namespace(world: &mut World, side: Side, effect: &Effect, rng: &mut Rng) {
             (etcd.joins, etcd.has_joined, etcd.is_exposed) = (true, true, true);
         }
         Effect::RemoveSourceMembers { fence } => write(&mut site.etcd, fence).joins = false,
-        Effect::StopDestination { fence } => stop(site, fence, now, rng),
+        Effect::StopDestination { fence, .. } => stop(site, fence, now, rng),
         Effect::SwitchApiDns => site.ask_dns(ExtensionOperation::Restore, now, rng),
         Effect::RequestDnsRecords { operation } => site.ask_dns(*operation, now, rng),
         Effect::RequestInfrastructure { operation } => ask(&mut site.infrastructure, *operation, now, rng),

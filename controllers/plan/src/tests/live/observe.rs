@@ -31,6 +31,7 @@ pub(super) fn observe(world: &mut World, side: Side) -> Observed {
         superseded: None,
         continued: None,
         retry: 0,
+        force_shrink: world.is_shrink_asked(),
         step_timeout: Duration::from_secs(600),
         source_seed: SOURCE.into(),
         source_identity: SOURCE.into(),
@@ -96,6 +97,7 @@ fn etcd(world: &World, side: Side) -> EtcdFacts {
         joining: if side == Side::Destination { world.etcd.joining(etcd) } else { Default::default() },
         is_exposed: etcd.is_exposed,
         is_advertised: etcd.is_exposed,
+        has_gateway: true,
         is_settled: world.now >= etcd.settled_at && ready == MEMBERS,
     }
 }
@@ -152,7 +154,6 @@ fn destination(world: &mut World) -> DestinationFacts {
         unresolved: Vec::new(),
         copied: world.has_snapshot.then_some(1),
         api_held_back: Vec::new(),
-        has_gateways: false,
         older_copied: false,
         source_newest: None,
         final_copied: None,

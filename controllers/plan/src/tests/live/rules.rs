@@ -22,7 +22,8 @@ pub(super) fn decision(world: &World, side: Side, decision: &Decision<MigrationF
     for effect in &decision.effects {
         match effect {
             Effect::EnsureApi { replicas, .. } if side == Side::Source && is_none(replicas) => {
-                hold(world.zone.api() == Side::Destination, "stops the API to which clients are led")?;
+                let is_left = world.zone.api() == Side::Destination || world.is_given_up;
+                hold(is_left, "stops the API to which clients are led")?;
             }
             Effect::StopDestination { .. } => {
                 hold(world.zone.api() == Side::Source, "stops the API to which clients are led")?;
@@ -31,7 +32,8 @@ pub(super) fn decision(world: &World, side: Side, decision: &Decision<MigrationF
                 hold(world.etcd.of(Side::Source) == 0, "takes ownership while the source has members")?;
             }
             Effect::RemoveSourceMembers { .. } => {
-                hold(world.source.api.running == 0, "removes members that kube-apiservers use")?;
+                let is_free = world.source.api.running == 0 || world.is_given_up;
+                hold(is_free, "removes members that kube-apiservers use")?;
             }
             Effect::RemoveSource => {
                 let is_free = world.status_seed == DESTINATION && world.etcd.of(Side::Source) == 0;

@@ -6,7 +6,8 @@ use super::{
     observe, rules,
 };
 use crate::{
-    flow::Decision,
+    flow::{Decision, Input},
+    live,
     migration::{
         LOW_TTL, MigrationFlow, Side, Step,
         effect::Effect,
@@ -18,7 +19,7 @@ use crate::{
             zone::{Window, Zone, is_in},
         },
         rng::Rng,
-        sim::{FaultRates, Ledgers, Model, NEVER, Sim},
+        sim::{Build, FaultRates, Ledgers, Model, NEVER, Sim},
     },
 };
 
@@ -81,8 +82,19 @@ pub(super) struct DrawnFaults {
     pub(super) no_members_until: u64,
     /// Somebody aborts it when clients are led to the destination.
     pub(super) late_abort: bool,
+    /// When a person gives the source up.
+    shrinks_at: u64,
     /// How often, in percent, something that is asked for does not answer.
     pub(super) flaps: u64,
+}
+
+/// How far the seeds are from each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Distance {
+    /// kube-apiservers of either seed serve on the etcd of both.
+    Near,
+    /// Those of the destination do not, until the source has no members. A person gives the source up, sooner or later.
+    Far,
 }
 
 pub(super) struct World {
@@ -90,6 +102,7 @@ pub(super) struct World {
     pub(super) now: u64,
     pub(super) faults: FaultRates,
     pub(super) trouble: DrawnFaults,
+    pub(super) distance: Distance,
     pub(super) abort_at: u64,
     pub(super) finalizer: bool,
     pub(super) ignored: Ignored,
@@ -113,6 +126,8 @@ pub(super) struct World {
     client: (Side, u64),
     /// How many requests were answered.
     pub(super) answered: u64,
+    /// The source is given up, so requests fail until clients find the destination.
+    pub(super) is_given_up: bool,
     /// What the clusters did that they must never do.
     pub(super) broken: Option<&'static str>,
 }
@@ -137,7 +152,13 @@ impl World {
     }
 
     pub(super) fn is_api_ready(&self, side: Side) -> bool {
-        self.site(side).api.running > 0 && self.does_etcd_serve(side)
+        let is_far = self.distance == Distance::Far && side == Side::Destination;
+        let is_too_far = is_far && self.etcd.of(Side::Source) > 0;
+        self.site(side).api.running > 0 && self.does_etcd_serve(side) && !is_too_far
+    }
+
+    pub(super) fn is_shrink_asked(&self) -> bool {
+        self.distance == Distance::Far && self.now >= self.trouble.shrinks_at
     }
 
     fn draw_window(&mut self, chance: u64) -> Window {
@@ -158,6 +179,10 @@ impl World {
             leases_stale_until: self.draw_window(15).1,
             no_members_until,
             late_abort: self.rng.percent(20),
+            shrinks_at: match self.distance {
+                Distance::Near => NEVER,
+                Distance::Far => self.now + self.rng.within(0, 2_000),
+            },
             flaps: if self.rng.percent(30) { 5 } else { 0 },
         };
         self.zone.silent = self.draw_window(10);
@@ -231,7 +256,7 @@ impl World {
             self.answered += 1;
             let next = self.etcd.content.len() as u32 + 1;
             self.etcd.content.push(next);
-        } else if !is_explained {
+        } else if !is_explained && !self.is_given_up {
             self.broken.get_or_insert("a request failed");
         }
     }
@@ -239,10 +264,10 @@ impl World {
 
 impl Model for World {
     type Flow = MigrationFlow;
-    type Setup = ();
+    type Setup = Distance;
     type Seen = Seen;
 
-    fn new((): (), rng: Rng) -> Self {
+    fn new(distance: Distance, rng: Rng) -> Self {
         let own = OwnerId { seed: SOURCE.into(), epoch: 3 };
         let etcd = EtcdObject {
             replicas: Some(MEMBERS),
@@ -266,6 +291,7 @@ impl Model for World {
             now: 1_000,
             faults: FaultRates::default(),
             trouble: DrawnFaults::default(),
+            distance,
             abort_at: NEVER,
             finalizer: false,
             ignored: Ignored::No,
@@ -286,6 +312,7 @@ impl Model for World {
             machine_guard: false,
             client: (Side::Source, 0),
             answered: 0,
+            is_given_up: false,
             broken: None,
         };
         world.draw();
@@ -308,6 +335,7 @@ impl Model for World {
         let is_over = !ledgers.is_empty() && ledgers.values().all(|ledger| ledger.phase.is_end());
         let is_slow = self.now > 20_000 || is_over;
         let destination = ledgers.get(&Side::Destination);
+        self.is_given_up = destination.is_some_and(|ledger| ledger.notes.shrunk);
         let is_switching = destination.is_some_and(|ledger| {
             ledger.is_started(Step::ApiDnsSwitched) && !ledger.is_started(Step::MoveCommitted)
         });
@@ -331,6 +359,10 @@ impl Model for World {
 
     fn apply(&mut self, side: Side, effect: &Effect, seen: &Seen, guarded: bool) {
         effects::apply(self, side, effect, seen, guarded);
+    }
+
+    fn decide(build: &Build<Self>, input: &Input<'_, MigrationFlow>) -> Decision<MigrationFlow> {
+        live::decide(build.plans, input)
     }
 
     fn is_report(effect: &Effect) -> bool {

@@ -338,6 +338,21 @@ fn waits_with_five_voters_until_clients_reach_the_destination() {
 }
 
 #[test]
+fn source_leads_until_it_is_released() {
+    let mut cluster = mk_cluster(3, 2);
+    cluster.members.push(mk_member(13, Side::Destination, Role::Learner { matched: 95 }));
+    cluster.leader = Some(MemberId(11));
+    assert_eq!(asked(&cluster, TO_DESTINATION), Move::Change(Change::MoveLeader(MemberId(1))));
+    // Not to one that is down.
+    cluster.members[0].healthy = false;
+    let Move::Wait(why) = asked(&cluster, TO_DESTINATION) else { panic!("it does not wait") };
+    assert_eq!(why.reason, "VoterUnsteady");
+    let released = Desired { release_source: true, ..TO_DESTINATION };
+    cluster.members[0].healthy = true;
+    assert_eq!(asked(&cluster, released), Move::Change(Change::Promote(MemberId(13))));
+}
+
+#[test]
 fn highest_places_leave_and_gaps_are_filled() {
     let desired = |source| Desired { source, destination: 0, source_before: 5, release_source: false };
     let mut cluster = mk_cluster(5, 0);

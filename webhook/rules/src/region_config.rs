@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use repot_api::names::{PURPOSE, PURPOSE_PROFILES};
 use repot_apimachinery::value::{annotation_of, at, raw_annotation_of, text_at};
-use repot_rules::facts::Distances;
 use serde_json::Value;
 
+use crate::facts::Distances;
+
 /// Reads a ConfigMap, if it is one of those.
-pub(super) fn read(map: &Value) -> Option<Distances> {
+#[must_use]
+pub fn read(map: &Value) -> Option<Distances> {
     let purpose = at(map, "/metadata/labels").and_then(|labels| labels.get(PURPOSE.0));
     if purpose.and_then(Value::as_str) != Some(PURPOSE.1) {
         return None;

@@ -1,0 +1,133 @@
+//! Clients that watch ConfigMaps of a Shoot all the time, as informers do: a watch that ends is begun again where it ended. Each of them has
+//! to be told everything, once and in order.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use parking_lot::Mutex;
+use repot_tests::http::Api;
+use repot_tests::wait::until;
+use reqwest::Method;
+use serde_json::Value;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// How long client-go waits at first before it begins a watch again.
+const PAUSE: Duration = Duration::from_millis(800);
+
+/// Watches that run until they are dropped.
+pub struct Watches {
+    seen: Vec<Arc<Mutex<Seen>>>,
+    _tasks: JoinSet<()>,
+}
+
+/// What one of them has seen.
+#[derive(Default)]
+struct Seen {
+    /// Versions in the order of their events.
+    versions: Vec<u64>,
+    /// How often it was begun again.
+    restarts: u32,
+    failed: Vec<String>,
+}
+
+impl Watches {
+    /// Begins `count` watches, from what is there now on, by each of the APIs in turn.
+    pub async fn start(apis: Vec<Api>, count: usize) -> Result<Self> {
+        let (mut seen, mut tasks) = (Vec::new(), JoinSet::new());
+        for at in 0..count {
+            let api = apis[at % apis.len()].clone();
+            let from = version(&api.get(CONFIG_MAPS).await?.ok()?)?;
+            let own = Arc::new(Mutex::new(Seen::default()));
+            seen.push(own.clone());
+            tasks.spawn(follow(api, from, own));
+        }
+        Ok(Self { seen, _tasks: tasks })
+    }
+
+    /// Fails unless each watch has told of every object as it is now, once and in order. Nobody writes any more.
+    pub async fn ensure_none_missed(&self, api: &Api, deadline: Duration) -> Result<String> {
+        let list = api.get(CONFIG_MAPS).await?.ok()?;
+        let items = list["items"].as_array().context("no list")?.iter();
+        let asked = items
+            .filter(|one| one["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("asked-")));
+        let stored: BTreeSet<u64> = asked.map(version).collect::<Result<_>>()?;
+        let last = *stored.last().context("nothing was written")?;
+        until("all watches to see the last write", deadline, async || {
+            let behind = self.seen.iter().filter(|one| one.lock().versions.last() < Some(&last)).count();
+            ensure!(behind == 0, "{behind} watches are behind");
+            Ok(())
+        })
+        .await?;
+        for (at, one) in self.seen.iter().enumerate() {
+            one.lock().check(&stored).with_context(|| format!("watch {at}"))?;
+        }
+        let restarts: u32 = self.seen.iter().map(|one| one.lock().restarts).sum();
+        let events: usize = self.seen.iter().map(|one| one.lock().versions.len()).sum();
+        Ok(format!("{} watches, {events} events, begun again {restarts} times", self.seen.len()))
+    }
+}
+
+impl Seen {
+    fn check(&self, stored: &BTreeSet<u64>) -> Result<()> {
+        ensure!(self.failed.is_empty(), "failed: {:#?}", self.failed);
+        let is_ordered = self.versions.windows(2).all(|pair| pair[0] < pair[1]);
+        ensure!(is_ordered, "versions went back, or came twice");
+        let told: BTreeSet<u64> = self.versions.iter().copied().collect();
+        let missed: Vec<_> = stored.iter().filter(|version| !told.contains(version)).collect();
+        // Of what was there before the watch began, nothing is told.
+        let first = self.versions.first().context("nothing was told")?;
+        let missed: Vec<_> = missed.into_iter().filter(|version| *version > first).collect();
+        ensure!(missed.is_empty(), "{missed:?} were not told");
+        Ok(())
+    }
+}
+
+fn version(object: &Value) -> Result<u64> {
+    let version = object["metadata"]["resourceVersion"].as_str().context("no version")?;
+    version.parse().with_context(|| format!("the version is {version}"))
+}
+
+async fn follow(api: Api, mut from: u64, seen: Arc<Mutex<Seen>>) {
+    loop {
+        if let Err(error) = watch(&api, &mut from, &seen).await {
+            seen.lock().failed.push(format!("{error:#}"));
+        }
+        seen.lock().restarts += 1;
+        sleep(PAUSE).await;
+    }
+}
+
+/// One watch to its end, which is no failure.
+async fn watch(api: &Api, from: &mut u64, seen: &Mutex<Seen>) -> Result<()> {
+    let path = format!("{CONFIG_MAPS}?watch=true&allowWatchBookmarks=true&resourceVersion={from}");
+    let mut answer = api.request(Method::GET, &path).send().await?;
+    let status = answer.status();
+    if status == 429 || status.as_u16() >= 500 && answer.headers().contains_key("Retry-After") {
+        return Ok(());
+    }
+    ensure!(status == 200, "the watch is refused with {status}");
+    let mut buffer = Vec::new();
+    // A stream that breaks is begun again, as one that ends.
+    while let Ok(Some(chunk)) = answer.chunk().await {
+        buffer.extend_from_slice(&chunk);
+        while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = buffer.drain(..=end).collect();
+            note(&serde_json::from_slice(&line)?, from, seen)?;
+        }
+    }
+    Ok(())
+}
+
+fn note(event: &Value, from: &mut u64, seen: &Mutex<Seen>) -> Result<()> {
+    match event["type"].as_str() {
+        Some("ADDED" | "MODIFIED") => seen.lock().versions.push(version(&event["object"])?),
+        Some("BOOKMARK") => {}
+        _ => bail!("an unexpected event: {event}"),
+    }
+    *from = version(&event["object"])?;
+    Ok(())
+}
