@@ -7,7 +7,10 @@ use crate::{
     classic,
     flow::{self, Decision, Input, Plan, Plans},
     ledger::State,
-    migration::{MigrationFlow, Side, Step, observed::MigrationMode},
+    migration::{
+        MigrationFlow, Side, Step,
+        observed::{Facts, Joining, MigrationMode},
+    },
 };
 
 /// How long a side may record nothing before rows that wait for it fail.
@@ -39,8 +42,8 @@ pub static SHRUNK_PLAN: Plan<MigrationFlow> = Plan { forward: SHRUNK, ..PLAN };
 
 static SHRUNK_PLANS: Plans<MigrationFlow> = Plans { versions: &[&SHRUNK_PLAN] };
 
-/// Decides by these plans of the mode of the migration, or by those that give up the source. All sides choose alike: a record is stored
-/// only if what they have chosen by has not changed.
+/// Decides by these plans of the mode of the migration, or by those that give the source up. The destination alone chooses, and records
+/// its choice when it passes the point of no return: until then both tables ask the same of the other sides.
 #[must_use]
 pub fn decide(
     plans: &'static Plans<MigrationFlow>,
@@ -51,15 +54,22 @@ pub fn decide(
 
 /// Whether the source is given up: somebody has asked for that while the destination did not serve, and it stays so.
 fn is_shrunk(input: &Input<'_, MigrationFlow>) -> bool {
+    let others = || input.others.iter().filter(|(side, _)| *side == Side::Destination);
+    if input.ledger.notes.shrunk || others().any(|(_, ledger)| ledger.notes.shrunk) {
+        return true;
+    }
     let request = &input.observed.request;
-    let destination = match input.side {
-        Side::Destination => Some(input.ledger),
-        Side::Garden | Side::Source => {
-            input.others.iter().find(|(side, _)| *side == Side::Destination).map(|(_, ledger)| ledger)
+    let is_asked = request.mode == MigrationMode::Live && request.force_shrink;
+    is_asked && input.ledger.state(Step::ApiServes) == State::Running && is_etcd_well(&input.observed.facts)
+}
+
+/// Whether members of the destination answer reads. There is no way back once those of the source are to leave, and without a quorum
+/// nobody can.
+fn is_etcd_well(facts: &Facts) -> bool {
+    match facts {
+        Facts::Destination(facts) => {
+            facts.etcd.joining == Joining::Joined && facts.etcd.ready + 1 >= facts.etcd.members
         }
-    };
-    request.mode == MigrationMode::Live
-        && destination.is_some_and(|ledger| {
-            ledger.notes.shrunk || request.force_shrink && ledger.state(Step::ApiServes) == State::Running
-        })
+        Facts::Garden(_) | Facts::Source(_) => false,
+    }
 }

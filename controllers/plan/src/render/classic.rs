@@ -85,8 +85,8 @@ available and awake, and for seeds that reach each other.
 const SHRUNK_HEAD: &str = "
 ## Forward, with `spec.forceShrinkEtcd`
 
-All sides go by this table when the field is set while `ApiServes` runs. Members of the source leave before kube-apiservers
-of the destination are waited for, and the API is away until clients find these.
+All sides go by this table when the field is set while `ApiServes` runs, and members of the destination are ready. Members
+of the source leave before kube-apiservers of the destination are waited for. The API is away until clients find these.
 
 ";
 
