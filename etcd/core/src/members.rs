@@ -303,7 +303,7 @@ impl View<'_> {
     /// The leader stores snapshots, and those in the bucket of the source are what is left where that seed dies.
     fn lead_from_source(&self) -> Option<Move> {
         self.leader().filter(|leader| leader.side == Side::Destination)?;
-        self.lead_to(|member| member.side == Side::Source)
+        self.move_leader(|member| member.side == Side::Source)
     }
 
     /// Other peer URLs, for one that stays. Of two voters both are needed: the third one comes first.
@@ -358,11 +358,11 @@ impl View<'_> {
 
     /// The leader is the last of those that go.
     fn hand_over(&self, leader: &Member) -> Move {
-        self.lead_to(|member| member.id != leader.id).unwrap_or_else(no_heir)
+        self.move_leader(|member| member.id != leader.id).unwrap_or_else(no_heir)
     }
 
     /// The leader goes to one of these voters that is well.
-    fn lead_to(&self, may_lead: impl Fn(&Member) -> bool) -> Option<Move> {
+    fn move_leader(&self, may_lead: impl Fn(&Member) -> bool) -> Option<Move> {
         let heirs = self.voters().filter(|member| may_lead(member) && self.is_steady(member));
         let heir = heirs.min_by_key(|member| (member.ordinal, member.id))?;
         Some(Move::Change(Change::MoveLeader(heir.id)))
@@ -390,7 +390,7 @@ impl View<'_> {
         if stays(leader) {
             return None;
         }
-        Some(self.lead_to(stays).unwrap_or_else(no_heir))
+        Some(self.move_leader(stays).unwrap_or_else(no_heir))
     }
 }
 
