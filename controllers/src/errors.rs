@@ -16,6 +16,11 @@ pub(crate) fn is_not_found(error: &kube::Error) -> bool {
     has_code(error, 404)
 }
 
+/// Whether kube-apiserver answered that the user lacks the right.
+pub(crate) fn is_forbidden(error: &kube::Error) -> bool {
+    has_code(error, 403)
+}
+
 fn has_code(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }

@@ -15,9 +15,12 @@ use repot_rules::{
 };
 use serde_json::{Value, json};
 
-use crate::migration::{
-    api::{ControlPlaneMigration, Shoot},
-    error::{Error, Result},
+use crate::{
+    errors::is_forbidden,
+    migration::{
+        api::{ControlPlaneMigration, Shoot},
+        error::{Error, Result},
+    },
 };
 
 /// Why one etcd cannot live in both seeds, which come with their names. An annotation of the Shoot or of the migration allows it.
@@ -37,7 +40,15 @@ pub async fn refusal(
         return Ok(None);
     }
     let profile = shoot.and_then(Shoot::cloud_profile).unwrap_or_default();
-    Ok(objection([(source, from), (destination, to)], profile, region_configs(garden).await?))
+    match region_configs(garden).await {
+        Ok(configs) => Ok(objection([(source, from), (destination, to)], profile, configs)),
+        // A person sees it in the status, and not in a log alone.
+        Err(Error::Read { source, .. }) if is_forbidden(&source) => Ok(Some(format!(
+            "the distance between the seeds cannot be determined: ConfigMaps in namespace {GARDEN_NAMESPACE} may not be listed; apply \
+             deploy/webhooks/distances.yaml, or set annotation {ALLOW_DISTANT_REGIONS}=true"
+        ))),
+        Err(error) => Err(error),
+    }
 }
 
 fn is_allowed(annotations: Option<&BTreeMap<String, String>>) -> bool {
