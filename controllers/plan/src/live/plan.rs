@@ -63,8 +63,8 @@ fn is_shrunk(input: &Input<'_, MigrationFlow>) -> bool {
     is_asked && input.ledger.state(Step::ApiServes) == State::Running && is_etcd_well(&input.observed.facts)
 }
 
-/// Whether members of the destination answer reads. There is no way back once those of the source are to leave, and without a quorum
-/// nobody can.
+/// Whether members of the destination answer reads. Nothing rolls back once those of the source are to leave, and no member leaves an
+/// etcd without a quorum.
 fn is_etcd_well(facts: &Facts) -> bool {
     match facts {
         Facts::Destination(facts) => {

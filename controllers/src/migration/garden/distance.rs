@@ -8,6 +8,7 @@ use repot_api::{
     gardener::shoot::{Seed, Shoot as ShootView},
     names::{ALLOW_DISTANT_REGIONS, GARDEN_NAMESPACE, PURPOSE},
 };
+use repot_apimachinery::value::parse_bool;
 use repot_rules::{
     distance::between,
     facts::{Distances, Facts},
@@ -53,7 +54,7 @@ pub async fn refusal(
 
 fn is_allowed(annotations: Option<&BTreeMap<String, String>>) -> bool {
     let value = annotations.and_then(|all| all.get(ALLOW_DISTANT_REGIONS));
-    value.is_some_and(|value| value == "true")
+    value.and_then(|value| parse_bool(value)) == Some(true)
 }
 
 fn objection(seeds: [(&str, &Value); 2], profile: &str, region_configs: Vec<Distances>) -> Option<String> {
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn only_true_allows_distant_regions() {
+    fn annotation_that_says_yes_allows_distant_regions() {
         let of =
             |value: &str| is_allowed(Some(&[(ALLOW_DISTANT_REGIONS.to_owned(), value.to_owned())].into()));
         assert!(of("true"));
