@@ -81,6 +81,8 @@ pub const CONFIRM_SOURCE_OFF: &str = "confirmation.gardener.cloud/source-seed-of
 pub const STORE_PROVIDER: &str = "migration.gardener.cloud/store-provider";
 /// Confirms an isolation of a zone that nobody knows; the value is that of [`ISOLATED_ZONE`] (Repot).
 pub const CONFIRM_ISOLATED_ZONE: &str = "confirmation.gardener.cloud/isolated-zone";
+/// On a ControlPlaneMigration: its destination never comes back, by the name of that seed, so a live migration is aborted without it.
+pub const CONFIRM_DESTINATION_LOST: &str = "confirmation.gardener.cloud/destination-lost";
 /// Confirms that a Shoot leaves a destination that died; the value is the name of that seed (Repot).
 pub const CONFIRM_LEAVE_DESTINATION: &str = "confirmation.gardener.cloud/leave-destination";
 /// Confirms a deletion (Gardener).

@@ -154,6 +154,8 @@ pub struct Members {
     pub only_additional_peer_urls: bool,
     /// An etcd that the members join.
     pub bootstrap_with_existing_cluster: Option<Existing>,
+    /// Ids of members that are none of this Etcd, hexadecimal, as `status.unknownMembers` lists them. They are removed from the etcd.
+    pub lost_members: Vec<String>,
 }
 
 /// Certificates, in Secrets of the same namespace.

@@ -5,7 +5,7 @@
 //! members that are not its own, and cannot have its members removed: that is up to the one that joined. So it goes on until the
 //! others have a quorum without it, or have left.
 
-use repot_etcd_core::members::{Role, quorum};
+use repot_etcd_core::members::{Role, Side, quorum};
 
 use super::{
     membership::MembershipStatus,
@@ -78,7 +78,7 @@ pub fn unknown(observed: &Observed, known: Option<&MembershipStatus>) -> Option<
     let is_own = |id: &str| before.members.iter().any(|member| member.id.as_deref() == Some(id));
     // One of ours may have no slot for a while, as while it gets other peer URLs.
     let others = seen.unknown_members.iter().filter(|one| !is_own(&format!("{:x}", one.id.0)));
-    let members: Vec<UnknownMember> = others
+    let mut members: Vec<UnknownMember> = others
         .clone()
         .map(|one| UnknownMember {
             name: one.name.clone(),
@@ -87,13 +87,19 @@ pub fn unknown(observed: &Observed, known: Option<&MembershipStatus>) -> Option<
             peer_urls: one.peer_urls.clone(),
         })
         .collect();
+    // Those that never come back have slots, by which they are removed.
+    let lost = || seen.members.iter().filter(|one| one.side == Side::Destination);
+    let is_left = |id: &str| lost().any(|one| format!("{:x}", one.id.0) == id);
+    let known = before.unknown_members.iter().flat_map(|before| &before.members);
+    members.extend(known.filter(|one| is_left(&one.id)).cloned());
     if members.is_empty() {
         // A list that was not read behind every change may be old.
         return before.unknown_members.filter(|_| !seen.settled);
     }
-    let own = seen.members.iter().filter(|member| member.role == Role::Voter).count();
-    let voters = own + seen.unknown_members.iter().filter(|one| one.votes).count();
-    let depend_on_own = others.filter(|one| one.votes).count() < quorum(voters);
+    let with_slots = seen.members.iter().filter(|member| member.role == Role::Voter).count();
+    let voters = with_slots + seen.unknown_members.iter().filter(|one| one.votes).count();
+    let is_waited_for = others.clone().next().is_some();
+    let depend_on_own = is_waited_for && others.filter(|one| one.votes).count() < quorum(voters);
     Some(UnknownMembers { voters, depend_on_own, members })
 }
 

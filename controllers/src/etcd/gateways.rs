@@ -33,7 +33,8 @@ pub fn place(driver: Driver, http: &reqwest::Client, asked: bool) -> (Driver, Op
 pub fn endpoints(observed: &Observed, wanted: &DesiredMembership) -> Vec<GatewayEndpoint> {
     let etcd = &observed.etcd;
     let (own, others) = match observed.side() {
-        Side::Source => (&wanted.source, &wanted.destination),
+        // Others have slots here only where they never come back.
+        Side::Source => (&wanted.source, &Vec::new()),
         Side::Destination => (&wanted.destination, &wanted.source),
     };
     let member = |near| {

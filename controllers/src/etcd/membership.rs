@@ -21,6 +21,7 @@ use super::{
     api::Etcd,
     gateways, names,
     observe::{Observed, is_ready},
+    status::UnknownMember,
 };
 use crate::{
     members::{DesiredMembership, Driver, HttpGateways, Limits, MemberSlot, Outcome, Pass, Seen},
@@ -249,6 +250,18 @@ fn places(observed: &Observed) -> u32 {
     observed.etcd.spec.replicas.max(observed.places())
 }
 
+/// Slots of members that are none of this Etcd, and are to be removed from it. No client ever reaches them by that.
+fn never_back(observed: &Observed) -> Vec<MemberSlot> {
+    let lost = &observed.etcd.spec.etcd.lost_members;
+    let unknown = observed.status().unknown_members.unwrap_or_default().members;
+    let slot = |member: UnknownMember| {
+        let url = member.peer_urls.first()?.clone();
+        let name = if member.name.is_empty() { member.id } else { member.name };
+        Some(MemberSlot { name, peer_urls: member.peer_urls, client_url: url })
+    };
+    unknown.into_iter().filter(|member| lost.contains(&member.id)).filter_map(slot).collect()
+}
+
 fn wanted(observed: &Observed, places: u32, said: &[Option<AgentStatus>]) -> DesiredMembership {
     let etcd = &observed.etcd;
     let own: Vec<MemberSlot> = (0..places)
@@ -265,7 +278,14 @@ fn wanted(observed: &Observed, places: u32, said: &[Option<AgentStatus>]) -> Des
     let Some(existing) = observed.existing() else {
         let desired =
             Desired { source: replicas, destination: 0, source_before: replicas, release_source: false };
-        return DesiredMembership { source: own, destination: Vec::new(), desired, lost, readdress };
+        // Those that never come back leave as members of another seed do.
+        return DesiredMembership {
+            source: own,
+            destination: never_back(observed),
+            desired,
+            lost,
+            readdress,
+        };
     };
     let others: Vec<MemberSlot> = existing
         .endpoints()

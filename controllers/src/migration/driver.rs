@@ -104,6 +104,10 @@ impl Driver for Migration<'_> {
         let namespace = namespace.as_deref();
         let superseded = siblings::superseded(self.context, migration, self.side, namespace);
         observation.facts.request.superseded = superseded.await?;
+        observation.facts.request.destination_lost =
+            migration.is_destination_lost() && ledger.phase.is_rollback();
+        observation.facts.request.forced_instead =
+            siblings::forced_instead(self.context, migration, self.side).await?;
         Ok(observation)
     }
 

@@ -22,24 +22,27 @@ pub fn is_open(ledger: &Ledger, step: Step) -> bool {
 /// Fields of the status that [`status`] gives.
 pub const FIELDS: [&str; 6] = ["apiOutage", "message", "ownerEpoch", "phase", "pointOfNoReturn", "reason"];
 
-/// What other migrations of the same Shoot do.
+/// What other migrations of the same Shoot do, and what somebody says of the destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Others {
     /// One goes on in place of this one.
     pub superseded: bool,
     /// One goes on from its destination, which is dead.
     pub continued: bool,
+    /// The destination never comes back, as somebody has confirmed.
+    pub destination_lost: bool,
 }
 
 /// The status of the whole, from the ledgers of all sides that have one. Nobody waits for the source of a forced migration, nor for
-/// that of one that is superseded, nor for a destination from which another one goes on.
+/// that of one that is superseded, nor for a destination from which another one goes on, or which is lost while the garden goes back.
 #[must_use]
 pub fn status(ledgers: &[(Side, &Ledger)], mode: MigrationMode, others: Others) -> Map<String, Value> {
     let is_source_dead = mode == MigrationMode::Forced || others.superseded;
+    let goes_back = ledgers.iter().any(|(side, ledger)| *side == Side::Garden && ledger.phase.is_rollback());
     let is_counted = |side: &Side| match side {
         Side::Garden => true,
         Side::Source => !is_source_dead,
-        Side::Destination => !others.continued,
+        Side::Destination => !others.continued && !(others.destination_lost && goes_back),
     };
     let sides: Vec<Side> = Side::ALL.iter().copied().filter(is_counted).collect();
     let last = match mode {

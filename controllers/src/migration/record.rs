@@ -32,6 +32,7 @@ pub fn render(migration: &ControlPlaneMigration, side: Side, next: &Ledger) -> M
     let others = Others {
         superseded: migration.superseded_by().is_some(),
         continued: migration.continued_by().is_some(),
+        destination_lost: migration.is_destination_lost(),
     };
     render_by(migration, migration.plans(), (side, next), |ledgers| overall::status(ledgers, mode, others))
 }

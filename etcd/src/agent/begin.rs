@@ -120,6 +120,9 @@ impl Bootstrapper {
 
     async fn look(&self) -> Result<Option<Ready>, volume::Error> {
         let content = self.volume.inspect()?;
+        if content == Content::Empty {
+            self.volume.forget_removal()?;
+        }
         let config = &self.settings.config;
         // A cluster that has removed a member exists, however old the file is.
         let is_new = config.cluster_state == ClusterState::New && !self.volume.was_removed()?;
@@ -150,7 +153,12 @@ impl Bootstrapper {
                 tracing::warn!(place = %place.display(), "the data of a member that was removed is set aside");
                 return Ok(Some(Ready::Start(self.joining(&members))));
             }
-            StartMode::Removed(why) => self.board.say_removed(message(why)),
+            StartMode::Removed(why) => {
+                if let Some(own) = self.volume.identity() {
+                    self.volume.note_removal_of(own)?;
+                }
+                self.board.say_removed(message(why));
+            }
             StartMode::Wait(why) => self.board.say(Phase::Waiting, message(why)),
             StartMode::Rejoin(why) => self.board.ask_to_rejoin(message(why)),
             StartMode::Refuse(why) => self.board.say(Phase::Refused, message(why)),

@@ -3,13 +3,14 @@
 //! ```text
 //! <data_dir>/repot-volume.json   whose it is; written before anything else
 //!            repot-owner.json    what happened to the data, where ownership was lost (see `mark`)
+//!            repot-removed.json  that the member of the data directory was removed, as the others said
 //!            repot-volume.lock   held while an agent uses it
 //!            new.etcd/           etcd's data directory
 //!            new.etcd.part/      of a restore that is going on, or was cut short
 //!            new.etcd.removed-*/ data directories of members that were removed, by their ids
 //! ```
 //!
-//! Nothing in here removes anything. What is not provably ours is not touched.
+//! Nothing in here removes data. What is not provably ours is not touched.
 
 use std::{
     fs::{self, File},
@@ -25,6 +26,7 @@ use super::identity::Identity;
 use crate::snapshot::codec::is_removed;
 
 const LABEL: &str = "repot-volume.json";
+const REMOVAL: &str = "repot-removed.json";
 const LOCK: &str = "repot-volume.lock";
 const DATA: &str = "new.etcd";
 const REMOVED: &str = "new.etcd.removed-";
@@ -77,6 +79,21 @@ impl Label {
             .map(|(name, own, found)| format!("{name} {found:?} in place of {own:?}"))
             .collect();
         (!wrong.is_empty()).then(|| wrong.join(", "))
+    }
+}
+
+/// The member that others have said to be removed.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Removal {
+    /// Id of the cluster.
+    cluster: u64,
+    /// Id of the member.
+    member: u64,
+}
+
+impl Removal {
+    fn of(own: Identity) -> Self {
+        Self { cluster: own.cluster, member: own.member }
     }
 }
 
@@ -154,10 +171,43 @@ impl Volume {
         Identity::read(&self.data_dir())
     }
 
-    /// Whether etcd's database in the volume lists this member as removed: etcd applies its own removal before it ends. False where
-    /// the database cannot be read; etcd itself refuses to run as that member then. etcd must not be running.
+    /// Writes down that this member was removed. The others may be gone when that is asked for the next time, and etcd itself may have
+    /// ended before it applied its removal.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn note_removal_of(&self, own: Identity) -> Result<(), Error> {
+        if self.has_note_of_removal(own) {
+            return Ok(());
+        }
+        let text = serde_json::to_vec(&Removal::of(own)).map_err(io::Error::other);
+        write(&self.dir, REMOVAL, &text.map_err(at(&self.dir.join(REMOVAL)))?)
+    }
+
+    /// Forgets that a member was removed, as where the volume has no data of it any more.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn forget_removal(&self) -> Result<(), Error> {
+        let path = self.dir.join(REMOVAL);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::File { path, source: error }),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    fn has_note_of_removal(&self, own: Identity) -> bool {
+        let found = fs::read(self.dir.join(REMOVAL)).ok();
+        found.and_then(|text| serde_json::from_slice(&text).ok()) == Some(Removal::of(own))
+    }
+
+    /// Whether this member was removed, as was written down or as etcd's database in the volume says. False where neither can be read;
+    /// etcd itself refuses to run as that member then. etcd must not be running.
     #[must_use]
     pub fn records_removal_of(&self, own: Identity) -> bool {
+        if self.has_note_of_removal(own) {
+            return true;
+        }
         let path = self.data_dir().join("member/snap/db");
         let read = fs::File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
         let told = match read {
@@ -291,6 +341,22 @@ mod tests {
         );
         let wrong = inspect(dir.path(), label("a", "m1"));
         assert!(matches!(&wrong, Content::Foreign(why) if why.contains("member \"m0\"")), "{wrong:?}");
+    }
+
+    #[test]
+    fn removal_of_a_member_is_remembered_until_its_data_is_gone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let volume = Volume::open(dir.path(), label("a", "m0")).expect("not busy");
+        let (own, other) = (Identity { cluster: 1, member: 2 }, Identity { cluster: 1, member: 3 });
+        assert!(!volume.records_removal_of(own));
+        for _ in 0..2 {
+            volume.note_removal_of(own).expect("writable");
+            assert!(volume.records_removal_of(own) && !volume.records_removal_of(other));
+        }
+        for _ in 0..2 {
+            volume.forget_removal().expect("writable");
+            assert!(!volume.records_removal_of(own));
+        }
     }
 
     #[test]

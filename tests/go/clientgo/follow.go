@@ -33,6 +33,7 @@ func follow(ctx context.Context, args []string) error {
 	chosen := flags.String("modes", "list,watchlist", "how to follow, separated by commas; a mode may come several times")
 	disturbed := flags.Bool("disturbed", false, "whether the server is disturbed on purpose, so that writes may fail")
 	record := flags.Bool("record", true, "whether to record all events by a RetryWatcher")
+	pause := flags.Duration("pause", 0, "from one write to the next")
 	deadline := flags.Duration("deadline", 60*time.Second, "the longest wait")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -45,6 +46,7 @@ func follow(ctx context.Context, args []string) error {
 	if s.writer, err = newWriter(at, *disturbed); err != nil {
 		return err
 	}
+	s.writer.pause = *pause
 	if *record {
 		if s.recorder, err = startRecorder(ctx, at); err != nil {
 			return err

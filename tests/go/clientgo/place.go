@@ -21,13 +21,15 @@ type place struct {
 }
 
 // placeFlags are the flags that all commands share.
-type placeFlags struct{ kubeconfig, group, version, namespace string }
+type placeFlags struct{ kubeconfig, group, version, namespace, resolver, translation string }
 
 func (f *placeFlags) register(flags *flag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the server")
 	flags.StringVar(&f.group, "group", "core.gardener.cloud", "API group of ShootState")
 	flags.StringVar(&f.version, "version", "v1alpha1", "its version")
 	flags.StringVar(&f.namespace, "namespace", "default", "where to look and write")
+	flags.StringVar(&f.resolver, "resolver", "", "the DNS server to ask, as host:port; empty for that of the machine")
+	flags.StringVar(&f.translation, "translation", "", "addresses that stand for others, as 10.77=127.77")
 }
 
 func (f *placeFlags) open() (*place, error) {
@@ -37,6 +39,9 @@ func (f *placeFlags) open() (*place, error) {
 	}
 	// The server is to be tried here, not the client's own brake.
 	config.QPS = -1
+	if f.resolver != "" {
+		config.Dial = dialWith(f.resolver, f.translation)
+	}
 	version := schema.GroupVersion{Group: f.group, Version: f.version}
 	return &place{config, version.WithResource("shootstates"), version.WithKind("ShootState"), f.namespace}, nil
 }

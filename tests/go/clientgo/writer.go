@@ -27,6 +27,7 @@ type writer struct {
 	// Whether somebody disturbs the server: then a write without an answer is no fault, but its outcome is unknown.
 	disturbed bool
 	random    *rand.Rand
+	pause     time.Duration
 	stop      context.CancelFunc
 	done      sync.WaitGroup
 
@@ -53,6 +54,10 @@ func (w *writer) start(ctx context.Context) {
 	go func() {
 		defer w.done.Done()
 		for number := int64(1); ctx.Err() == nil; number++ {
+			select {
+			case <-ctx.Done():
+			case <-time.After(w.pause):
+			}
 			if err := w.step(number); err != nil {
 				w.lock.Lock()
 				w.refused = err

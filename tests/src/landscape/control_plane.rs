@@ -141,7 +141,8 @@ impl ControlPlane {
         Ok(kubeconfig.to_string())
     }
 
-    fn admin_access(&self, server: &str) -> Result<Access> {
+    /// A way in as `system:masters` at this URL.
+    pub fn admin_access(&self, server: &str) -> Result<Access> {
         self.authorities.access(server, "admin", &["system:masters"])
     }
 

@@ -80,6 +80,9 @@ impl Drop for Distance<'_> {
     }
 }
 
+/// The same for programs that are told so by a flag: the beginning of addresses, and what stands in its place here.
+pub const TRANSLATION: &str = "10.77=127.77";
+
 /// The address by which Pods reach a load balancer that listens at this one.
 #[must_use]
 pub fn wide(here: Ipv4Addr) -> Ipv4Addr {
@@ -104,6 +107,8 @@ mod tests {
     fn addresses_of_load_balancers_are_translated_and_no_others() {
         let (local, others) = (Ipv4Addr::new(127, 77, 3, 9), Ipv4Addr::new(10, 0, 0, 20));
         assert_eq!(wide(local), Ipv4Addr::new(10, 77, 3, 9));
+        let begin = |[a, b]: [u8; 2]| format!("{a}.{b}");
+        assert_eq!(TRANSLATION, format!("{}={}", begin(WIDE), begin(HERE)));
         assert_eq!((here(wide(local)), here(others)), (local, others));
     }
 }

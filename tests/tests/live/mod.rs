@@ -1,8 +1,10 @@
 //! Live migration: one etcd on two seeds, while clients write.
 
+mod dead_destination;
 mod dead_source;
 mod distant;
 mod given_up;
+mod informers;
 mod requests;
 mod six_members;
 mod watches;

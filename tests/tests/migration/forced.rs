@@ -175,7 +175,7 @@ async fn ensure_late_snapshot_is_reported(world: &World, name: &str, lost: &[u32
 }
 
 /// What was acknowledged and is not there. Writes are numbered in their order: what is lost has higher numbers than all that is there.
-async fn lost(world: &World, acknowledged: &BTreeSet<u32>) -> Result<Vec<u32>> {
+pub async fn lost(world: &World, acknowledged: &BTreeSet<u32>) -> Result<Vec<u32>> {
     let stored = writer::stored(&world.api()?).await?;
     let lost: Vec<u32> = acknowledged.difference(&stored).copied().collect();
     println!("{} writes were acknowledged, {} are lost", acknowledged.len(), lost.len());

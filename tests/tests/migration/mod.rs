@@ -7,7 +7,7 @@ mod early;
 mod equality;
 mod faults;
 pub mod faulty_seed;
-mod forced;
+pub mod forced;
 mod gardenlet;
 pub mod owner;
 mod partitions;

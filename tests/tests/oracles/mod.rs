@@ -8,7 +8,7 @@ mod clients;
 mod controllers;
 mod forms;
 mod http2;
-mod informers;
+pub mod informers;
 mod kube_rs;
 mod openapi;
 mod replicas;

@@ -162,6 +162,17 @@ pub(super) fn remove_source_members(context: &Context) -> Vec<Effect> {
     vec![Effect::RemoveSourceMembers { fence: context.forward_fence() }]
 }
 
+pub(super) fn have_lost_members_left(context: &Context) -> Check {
+    source(context, |facts| match facts.etcd.unknown_members {
+        0 => Check::Met("the etcd has the members of the source alone".to_owned()),
+        left => Check::waiting("LostMembersLeaving", format!("{left} members of the destination are left")),
+    })
+}
+
+pub(super) fn remove_lost_members(context: &Context) -> Vec<Effect> {
+    vec![Effect::RemoveLostMembers { fence: context.rollback_fence() }]
+}
+
 fn are_hidden(etcd: &EtcdFacts, exposure: &Exposure) -> Check {
     if etcd.is_exposed {
         return Check::waiting("MembersRenamed", "members are being told their former addresses");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{forward::FORWARD, rollback::ROLLBACK, shrunk::SHRUNK};
+use super::{forward::FORWARD, rollback::ROLLBACK, shrunk::SHRUNK, withdrawn};
 use crate::{
     classic,
     flow::{self, Decision, Input, Plan, Plans},
@@ -49,7 +49,8 @@ pub fn decide(
     plans: &'static Plans<MigrationFlow>,
     input: &Input<'_, MigrationFlow>,
 ) -> Decision<MigrationFlow> {
-    flow::decide(if is_shrunk(input) { &SHRUNK_PLANS } else { plans }, input)
+    let by_table = || flow::decide(if is_shrunk(input) { &SHRUNK_PLANS } else { plans }, input);
+    withdrawn::decide(input).unwrap_or_else(by_table)
 }
 
 /// Whether the source is given up: somebody has asked for that while the destination did not serve, and it stays so.

@@ -54,6 +54,15 @@ pub(super) static ROLLBACK: &[Row<MigrationFlow>] = &[
     Row { after: &[Step::DestinationStopped], ..back::SOURCE_CONTROLLERS_RESTORED },
     Row {
         after: &[Step::DestinationStopped],
+        does: "Members of a destination that never comes back are no members of the etcd any more.",
+        guard: |context| context.observed.request.destination_lost,
+        advice: "see in the status of the Etcd which member of the destination is still there",
+        effects: etcd::remove_lost_members,
+        ..day_long(Side::Source, Step::LostMembersRemoved, etcd::have_lost_members_left)
+    },
+    Row {
+        // A member that restarts is missed where others never come back.
+        after: &[Step::DestinationStopped, Step::LostMembersRemoved],
         does: "The members are known by the addresses of their own seed, and the Services and DNS names for other seeds are gone.",
         guard: |context| context.notes.controllers.is_some(),
         advice: "see in the status of the Etcd which member is not ready",

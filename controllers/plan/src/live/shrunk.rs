@@ -84,7 +84,11 @@ pub(super) static SHRUNK: &[Row<MigrationFlow>] = &[
         after: &[Step::ExtensionsMigrated, Step::SourceControllersRemoved],
         ..shared::MIGRATED_STATE_SYNCED
     },
-    Row { after: &[Step::MigratedStateSynced], ..shared::INFRASTRUCTURE_RESTORED },
+    Row {
+        // Beyond this nothing at the destination can be removed again, as it has to be where the etcd is lost with the source.
+        after: &[Step::SourceMembersRemoved, Step::MigratedStateSynced],
+        ..shared::INFRASTRUCTURE_RESTORED
+    },
     Row { after: &[Step::MigratedStateSynced, Step::InfrastructureRestored], ..shared::EXTENSIONS_RESTORED },
     Row { after: &[Step::ExtensionsRestored], ..shared::WORKERS_RESTORED },
     Row { after: &[Step::WorkersRestored], ..shared::MACHINES_UNCHANGED },

@@ -160,6 +160,11 @@ pub enum Effect {
         /// Which table of which migration asks.
         fence: String,
     },
+    /// Source: members of a destination that never comes back are removed from the etcd.
+    RemoveLostMembers {
+        /// Which table of which migration asks.
+        fence: String,
+    },
     /// This operation is requested of the DNSRecords, by an annotation with a time.
     RequestDnsRecords {
         /// The operation of the extension contract.

@@ -23,6 +23,10 @@ pub struct EtcdFacts {
     pub epoch: u64,
     /// Who wrote the Etcd last.
     pub fence: String,
+    /// Whether it has had no quorum for a while, by what its operator says.
+    pub has_lost_quorum: bool,
+    /// Members of the etcd that are not its own, nor of one that it joins.
+    pub unknown_members: u32,
     /// How far its members are on their way into the etcd of another one.
     pub joining: Joining,
     /// Whether anything of it is as an exposure of its members needs it.

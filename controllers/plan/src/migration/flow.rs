@@ -53,11 +53,12 @@ impl Flow for MigrationFlow {
     }
 
     /// Nobody waits for the source of a forced migration. When it comes back, its controller does the rows of its side. Nor does anybody
-    /// wait for the source of a migration that a forced one supersedes, or for a destination from which another one goes on.
+    /// wait for the source of a migration that a forced one supersedes, for a destination from which another one goes on, or for one that never comes
+    /// back.
     fn takes_part(observed: &Observed, side: Side) -> bool {
         let request = &observed.request;
         if side == Side::Destination {
-            return request.continued.is_none();
+            return request.continued.is_none() && !request.destination_lost;
         }
         side != Side::Source || (request.mode != MigrationMode::Forced && request.superseded.is_none())
     }

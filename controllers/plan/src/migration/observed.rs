@@ -48,8 +48,12 @@ pub struct MigrationRequest {
     pub abandoned: Option<Reason>,
     /// Why another migration of the Shoot goes on in place of this one, or of what this side has left to do.
     pub superseded: Option<Reason>,
+    /// Live: name of a later, forced migration with the same source and the same destination. It waits until this one gives way to it.
+    pub forced_instead: Option<String>,
     /// Name of the forced migration that goes on from the destination of this one, which is dead.
     pub continued: Option<String>,
+    /// Live: the destination never comes back, as somebody has confirmed, and this side is on its way back without it.
+    pub destination_lost: bool,
     /// `spec.retry`: the number of the last request to try again what has failed.
     pub retry: u32,
     /// Live: whether the source may be given up for a destination that does not start beside it (`spec.forceShrinkEtcd`).

@@ -153,6 +153,8 @@ named_enum! {
         SourceEtcdRestored,
         /// Rollback: as many kube-apiservers as before run at the source.
         SourceApiRestored,
+        /// Rollback: members of a destination that never comes back are no members of the etcd any more.
+        LostMembersRemoved,
         /// Rollback: no other seed reaches the members at the source any more.
         SourceMembersHidden,
         /// Rollback: DNS controllers of the source reconcile the records of the Shoot again.

@@ -12,7 +12,7 @@ use kube::{
     api::TypeMeta,
     core::{NamespaceResourceScope, ObjectMeta},
 };
-use repot_api::names::{CONFIRM_SOURCE_STOPPED, MIGRATION_GROUP, V1ALPHA1};
+use repot_api::names::{CONFIRM_DESTINATION_LOST, CONFIRM_SOURCE_STOPPED, MIGRATION_GROUP, V1ALPHA1};
 use repot_plan::{
     classic,
     flow::Plans,
@@ -169,6 +169,13 @@ impl ControlPlaneMigration {
         }
     }
 
+    /// Whether somebody has confirmed that the destination of a live migration never comes back.
+    #[must_use]
+    pub fn is_destination_lost(&self) -> bool {
+        let confirmed = self.annotations().get(CONFIRM_DESTINATION_LOST);
+        self.mode() == Some(MigrationMode::Live) && confirmed == Some(&self.spec.destination_seed)
+    }
+
     /// Whether the etcd of the source has lost ownership, so that a rollback gave it other volumes.
     #[must_use]
     pub fn has_ended_ownership(&self) -> bool {
@@ -188,10 +195,14 @@ impl ControlPlaneMigration {
         matches!(phase, Some("Succeeded" | "RolledBack" | "Failed" | "Cancelled"))
     }
 
-    /// Whether the destination may have served clients: from then on it holds what the source does not.
+    /// Whether the destination may have served clients: from then on it holds what the source does not. Where its etcd was lost with
+    /// the source before that, it rolls back all the same.
     #[must_use]
     pub fn has_committed(&self) -> bool {
-        self.step(Side::Destination, Step::MoveCommitted).is_some_and(|step| step["startTime"].is_string())
+        let is_started = |step: &Value| step["startTime"].is_string();
+        let phase = self.status.get(Side::Destination.name()).and_then(|part| part.get("phase")?.as_str());
+        self.step(Side::Destination, Step::MoveCommitted).is_some_and(is_started)
+            && !matches!(phase, Some("RollingBack" | "RolledBack"))
     }
 
     /// Whether `status.seedName` of the Shoot was set to the destination.

@@ -253,7 +253,7 @@ async fn stop(pass: &Pass<'_>, objects: &Objects, abandons_etcd: bool, fence: &s
     scale::deployments(seed, namespace, plane.api_servers(), &api, fence).await?;
     scale::deployments(seed, namespace, plane.controllers(), &controllers, fence).await?;
     for etcd in &objects.etcds.all {
-        match abandons_etcd && etcd.spec.etcd.bootstrap_with_existing_cluster.is_some() {
+        match abandons_etcd {
             true => live::abandon(seed, etcd, fence).await?,
             false => scale::etcd(seed, etcd, 0, fence).await?,
         }

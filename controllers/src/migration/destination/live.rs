@@ -106,23 +106,35 @@ pub async fn remove_source_members(pass: &Pass<'_>, objects: &Objects, fence: &s
     scale::write(pass.context.own_client(), etcd, patch, "remove the members of the source by").await
 }
 
-/// Stops the members without removing them from the etcd of the source, which may have no quorum for that.
+/// Stops the members of an Etcd that shares the etcd of the source, without removing them from it: it may have no quorum for that. Others
+/// are stopped as usual.
 ///
 /// # Errors
 /// [`Error::Write`].
 pub async fn abandon(seed: &Client, etcd: &Etcd, fence: &str) -> Result<()> {
-    let joins = etcd.spec.etcd.bootstrap_with_existing_cluster.as_ref();
-    let is_written = etcd.annotations().get(FENCE).map(String::as_str) == Some(fence)
-        && etcd.spec.replicas == 0
-        && joins.is_none_or(|joins| joins.abandoned);
-    if is_written {
+    let Some(joined) = given_up(etcd) else { return scale::etcd(seed, etcd, 0, fence).await };
+    let is_fenced = etcd.annotations().get(FENCE).map(String::as_str) == Some(fence);
+    let is_abandoned = etcd.spec.etcd.bootstrap_with_existing_cluster.as_ref().is_some_and(|it| it.abandoned);
+    if is_fenced && is_abandoned && etcd.spec.replicas == 0 {
         return Ok(());
     }
     let patch = json!({
         "metadata": {"annotations": {FENCE: fence}},
-        "spec": {"replicas": 0, "etcd": {"bootstrapWithExistingCluster": {"abandoned": true}}},
+        "spec": {"replicas": 0, "etcd": {"bootstrapWithExistingCluster": joined}},
     });
     scale::write(seed, etcd, patch, "give up the joined Etcd by").await
+}
+
+/// What `bootstrapWithExistingCluster` becomes; nothing where members share no etcd. The field is gone where members of the source were
+/// to leave, and needs both of its lists.
+fn given_up(etcd: &Etcd) -> Option<Value> {
+    if etcd.spec.etcd.bootstrap_with_existing_cluster.is_some() {
+        return Some(json!({"abandoned": true}));
+    }
+    let joined = etcd.status.as_ref()?.bootstrap_with_existing_cluster.as_ref()?;
+    let given_up =
+        || json!({"abandoned": true, "members": joined.members, "clientEndpoints": joined.client_endpoints});
+    (!joined.released).then(given_up)
 }
 
 /// Lets members be known by the addresses of their own seed, and removes what other seeds reach them by.
@@ -174,4 +186,32 @@ pub fn member_name_prefix(request: &MigrationRequest) -> String {
     const LONGEST_SEED: usize = 54;
     let seed: String = request.destination_seed.chars().take(LONGEST_SEED).collect();
     format!("{seed}-{}", exposure::short(&request.uid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_give_up_the_etcd_they_share_whether_they_join_it_or_are_to_be_left_alone() {
+        let members = json!([{"name": "etcd-main-0", "peerUrls": ["https://a.example.com:2380"]}]);
+        let endpoints = json!(["https://a.example.com:2379"]);
+        let lists = json!({"members": members, "clientEndpoints": endpoints});
+        let joined =
+            |released| json!({"members": members, "clientEndpoints": endpoints, "released": released});
+        let found = |existing: Value, status: Value| {
+            let etcd = json!({
+                "metadata": {"name": "etcd-main"},
+                "spec": {"replicas": 3, "etcd": {"bootstrapWithExistingCluster": existing}},
+                "status": {"bootstrapWithExistingCluster": status},
+            });
+            given_up(&serde_json::from_value(etcd).expect("an Etcd"))
+        };
+        assert_eq!(found(lists.clone(), joined(false)), Some(json!({"abandoned": true})));
+        let mut whole = lists;
+        whole["abandoned"] = true.into();
+        assert_eq!(found(Value::Null, joined(false)), Some(whole));
+        assert_eq!(found(Value::Null, joined(true)), None);
+        assert_eq!(found(Value::Null, Value::Null), None);
+    }
 }

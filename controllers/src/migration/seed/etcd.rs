@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, ResourceExt};
 use repot_etcd::{digest, link};
@@ -16,6 +17,7 @@ use crate::{
         access, agents,
         api::{Etcd, FENCE},
         names::{COMPONENT, PART_OF, peer_service},
+        status::{Condition, UnknownMember},
     },
     migration::{
         error::{Error, Result},
@@ -28,6 +30,9 @@ const JOINED: &str = "BootstrappedWithExistingCluster";
 const UPDATED: &str = "AllMembersUpdated";
 const READY: &str = "AllMembersReady";
 const SCALED: &str = "ScaleOperationComplete";
+
+/// How long the quorum has to be lost before anything is concluded from that.
+const LEAST_LOSS: SignedDuration = SignedDuration::from_mins(1);
 
 /// How long a quorum may take for its answer.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -55,8 +60,26 @@ fn is_settled(etcd: &Etcd) -> bool {
 }
 
 fn holds(etcd: &Etcd, kind: &str) -> bool {
-    let mut conditions = etcd.status.iter().flat_map(|status| &status.conditions);
-    conditions.any(|condition| condition.kind == kind && condition.status == "True")
+    conditions(etcd).any(|condition| condition.kind == kind && condition.status == "True")
+}
+
+/// Whether the operator has seen no quorum for longer than an election, or the restart of a few members, takes.
+fn has_lost_quorum(etcd: &Etcd, now: Timestamp) -> bool {
+    let is_long =
+        |since: &str| since.parse::<Timestamp>().is_ok_and(|since| now.duration_since(since) >= LEAST_LOSS);
+    conditions(etcd)
+        .any(|it| it.kind == "Ready" && it.reason == "QuorumLost" && is_long(&it.last_transition_time))
+}
+
+/// Members of the etcd that are not its own, nor of one that it joins.
+#[must_use]
+pub fn unknown_members(etcd: &Etcd) -> &[UnknownMember] {
+    let unknown = etcd.status.as_ref().and_then(|status| status.unknown_members.as_ref());
+    unknown.map_or(&[], |unknown| &unknown.members)
+}
+
+fn conditions(etcd: &Etcd) -> impl Iterator<Item = &Condition> {
+    etcd.status.iter().flat_map(|status| &status.conditions)
 }
 
 /// The Etcds of a namespace and the Pods of their members.
@@ -120,6 +143,8 @@ impl Etcds {
                 .and_then(|check| epoch(&check.id))
                 .unwrap_or_default(),
             fence: main.annotations().get(FENCE).cloned().unwrap_or_default(),
+            has_lost_quorum: has_lost_quorum(main, Timestamp::now()),
+            unknown_members: u32::try_from(unknown_members(main).len()).unwrap_or(u32::MAX),
             joining: joining(main),
             is_exposed: exposure::is_exposed(main),
             is_advertised: exposure::is_advertised(main),

@@ -1,6 +1,6 @@
 //! Effects of the source as calls.
 
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use repot_plan::migration::{
     Side,
     effect::Effect,
@@ -16,6 +16,7 @@ use crate::{
         pass::Pass,
         seed::{
             api_record,
+            etcd::unknown_members,
             exposure::{self, Exposing},
             extensions, owner, params, scale, under,
         },
@@ -58,6 +59,7 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
         }
         Effect::ExposeMembers { fence } => expose(pass, objects, fence).await,
         Effect::HideMembers { fence } => hide(pass, objects, fence).await,
+        Effect::RemoveLostMembers { fence } => remove_lost_members(seed, objects, fence).await,
         Effect::CheckOwner => objects.etcds.check_owner(seed),
         Effect::RequestDnsRecords { operation } => request(pass, objects, *operation).await,
         Effect::RequestExtensions { operation } => {
@@ -113,6 +115,21 @@ async fn hide(pass: &Pass<'_>, objects: &Objects, fence: &str) -> Result<()> {
         false if facts.etcd.is_settled => objects.exposed.of(uid).remove(seed, &objects.namespace, uid).await,
         false => Ok(()),
     }
+}
+
+/// All members that are not those of the source: nobody else shares its etcd.
+async fn remove_lost_members(seed: &Client, objects: &Objects, fence: &str) -> Result<()> {
+    let etcd = objects.etcds.need_main()?;
+    let lost: Vec<&str> = unknown_members(etcd).iter().map(|member| member.id.as_str()).collect();
+    let asked = &etcd.spec.etcd.lost_members;
+    if lost.iter().all(|id| asked.iter().any(|asked| asked == id)) {
+        return Ok(());
+    }
+    let patch = json!({
+        "metadata": {"annotations": {FENCE: fence}},
+        "spec": {"etcd": {"lostMembers": lost}},
+    });
+    scale::write(seed, etcd, patch, "remove lost members by").await
 }
 
 /// In a forced migration no rollback needs the DNSOwners again.

@@ -11,8 +11,12 @@ use crate::{
 };
 
 /// Fields that decide which members form one cluster, in the spellings of the paper and of etcd-druid.
-const MEMBERSHIP: &[&str] =
-    &["additionalAdvertisePeerURLs", "additionalAdvertisePeerUrls", "bootstrapWithExistingCluster"];
+const MEMBERSHIP: &[&str] = &[
+    "additionalAdvertisePeerURLs",
+    "additionalAdvertisePeerUrls",
+    "bootstrapWithExistingCluster",
+    "lostMembers",
+];
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     if change.operation == Operation::Delete || change.target.resource != "etcds" {

@@ -140,11 +140,13 @@ fn what_holds_an_etcd_together_is_left_to_controllers() {
     let ours = json!({"metadata": {"annotations": {"migration.gardener.cloud/step": "joining"}}});
     let peers = json!({"spec": {"etcd": {"additionalAdvertisePeerUrls": []}}});
     let bootstrap = json!({"spec": {"etcd": {"bootstrapWithExistingCluster": {}}}});
+    let lost = json!({"spec": {"etcd": {"lostMembers": ["8e9e05c52164694d"]}}});
     for (resource, object, rule) in [
         ("etcds", &suspended, "etcd-lifecycle"),
         ("etcds", &ours, "etcd-lifecycle"),
         ("etcds", &peers, "etcd-membership"),
         ("etcds", &bootstrap, "etcd-membership"),
+        ("etcds", &lost, "etcd-membership"),
     ] {
         let write = |user: &str, old: &Value, new: &Value| {
             let group = if resource == "etcds" { "druid.gardener.cloud" } else { MIGRATION };

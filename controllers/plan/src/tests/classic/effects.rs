@@ -105,6 +105,7 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         | Effect::ExposeMembers { .. }
         | Effect::HideMembers { .. }
         | Effect::JoinEtcd { .. }
+        | Effect::RemoveLostMembers { .. }
         | Effect::RemoveSourceMembers { .. } => {}
         // The last copy of a classic migration has all snapshots.
         Effect::CopyOlderSnapshots => {}

@@ -50,6 +50,7 @@ fn written(side: Side, effect: &Effect) -> Option<usize> {
         | Effect::ExposeMembers { .. }
         | Effect::HideMembers { .. }
         | Effect::JoinEtcd { .. }
+        | Effect::RemoveLostMembers { .. }
         | Effect::RemoveSourceMembers { .. } => Some(4 + of),
         Effect::EnsureApiTtl { .. }
         | Effect::RequestDnsRecords { .. }
@@ -134,8 +135,13 @@ fn in_namespace(world: &mut World, side: Side, effect: &Effect, rng: &mut Rng) {
             etcd.volumes.clone_from(volumes);
             (etcd.joins, etcd.has_joined, etcd.is_exposed) = (true, true, true);
         }
+        Effect::RemoveLostMembers { fence } => write(&mut site.etcd, fence).removes_lost = true,
         Effect::RemoveSourceMembers { fence } => write(&mut site.etcd, fence).joins = false,
-        Effect::StopDestination { fence, .. } => stop(site, fence, now, rng),
+        Effect::StopDestination { abandons_etcd, fence } => {
+            stop(site, fence, now, rng);
+            // Members that give the etcd up do not leave it.
+            site.etcd.has_joined &= !abandons_etcd;
+        }
         Effect::SwitchApiDns => site.ask_dns(ExtensionOperation::Restore, now, rng),
         Effect::RequestDnsRecords { operation } => site.ask_dns(*operation, now, rng),
         Effect::RequestInfrastructure { operation } => ask(&mut site.infrastructure, *operation, now, rng),

@@ -24,6 +24,8 @@ pub(super) struct EtcdObject {
     /// Whether `bootstrapWithExistingCluster` is set, and whether it ever was.
     pub(super) joins: bool,
     pub(super) has_joined: bool,
+    /// Whether members are to be removed that are none of this Etcd.
+    pub(super) removes_lost: bool,
     /// Whether members are known by addresses that other seeds reach, and when they run so.
     pub(super) is_exposed: bool,
     pub(super) settled_at: u64,
@@ -133,6 +135,17 @@ impl SharedEtcd {
         if !etcd.joins
             && let Some(last) = self.last(Side::Source)
         {
+            self.members.remove(&last);
+        }
+    }
+
+    /// One member of a destination that never comes back is removed by the operator of the source, if a change is due.
+    pub(super) fn remove_lost(&mut self, now: u64, rng: &mut Rng) {
+        if now < self.change_at {
+            return;
+        }
+        self.change_at = now + rng.within(3, 40);
+        if let Some(last) = self.last(Side::Destination) {
             self.members.remove(&last);
         }
     }

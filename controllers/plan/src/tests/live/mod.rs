@@ -1,12 +1,14 @@
 //! Simulated live migrations: one etcd with members in two seeds, a link between them that is cut, and clients that ask all the time.
 
+mod deaths;
 mod effects;
 mod etcd;
+mod faults;
 mod observe;
 mod rules;
 mod world;
 
-use world::{Distance, World};
+use world::{Case, World};
 
 use super::{
     classic::golden,
@@ -25,8 +27,8 @@ const SOAK: u64 = 100_000;
 /// As many schedules as a fault may hide in.
 const HIDDEN: u64 = 2_000;
 
-fn sound(distance: Distance) -> Build<World> {
-    Build::new(distance, &PLANS)
+fn sound(case: Case) -> Build<World> {
+    Build::new(case, &PLANS)
 }
 
 #[test]
@@ -39,7 +41,7 @@ fn tables_have_a_sound_form() {
 #[test]
 fn every_schedule_comes_to_a_good_end() {
     let count = golden::schedules(SCHEDULES, SOAK);
-    let ends = ends::<World>(count, |_| sound(Distance::Near));
+    let ends = ends::<World>(count, |_| sound(Case::Near));
     for end in ["Succeeded", "RolledBack", "Cancelled"] {
         let found = ends.get(end).copied().unwrap_or_default();
         assert!(found >= count / 50, "{found} schedules ended in {end}: {ends:#?}");
@@ -50,11 +52,29 @@ fn every_schedule_comes_to_a_good_end() {
 #[test]
 fn every_schedule_with_a_source_that_is_given_up_comes_to_a_good_end() {
     let count = golden::schedules(SCHEDULES, SOAK);
-    let ends = ends::<World>(count, |_| sound(Distance::Far));
+    let ends = ends::<World>(count, |_| sound(Case::Far));
     for end in ["Succeeded", "RolledBack", "Cancelled"] {
         let found = ends.get(end).copied().unwrap_or_default();
         assert!(found >= count / 50, "{found} schedules ended in {end}: {ends:#?}");
     }
+}
+
+/// A source that dies past the point of no return leaves an etcd without a quorum: then the destination gives way to a forced migration.
+#[test]
+fn every_schedule_with_a_source_that_dies_past_the_point_of_no_return_comes_to_a_good_end() {
+    let count = golden::schedules(SCHEDULES, SOAK);
+    let ends = ends::<World>(count, |_| sound(Case::SourceDies));
+    let found = ends.get("RolledBack").copied().unwrap_or_default();
+    assert!(found >= count / 2, "{found} schedules rolled back: {ends:#?}");
+}
+
+/// The source serves on, and its etcd has its members alone.
+#[test]
+fn every_schedule_with_a_destination_that_never_comes_back_comes_to_a_good_end() {
+    let count = golden::schedules(SCHEDULES, SOAK);
+    let ends = ends::<World>(count, |_| sound(Case::DestinationDies));
+    let found = ["RolledBack", "Cancelled"].map(|end| ends.get(end).copied().unwrap_or_default());
+    assert!(found.iter().sum::<u64>() >= count / 2, "{ends:#?}");
 }
 
 fn change(build: &mut Build<World>, step: Step, change: impl Fn(&mut Row<MigrationFlow>)) {
@@ -73,25 +93,25 @@ fn suppose(build: &mut Build<World>, step: Step) {
 const FAULTS: &[Fault<World>] = &[
     Fault {
         name: "leads clients to the destination before it serves",
-        setup: Distance::Near,
+        setup: Case::Near,
         build: |b| suppose(b, Step::ApiServes),
         caught: &["a request failed"],
     },
     Fault {
         name: "stops the API of the source while resolvers have its address",
-        setup: Distance::Near,
+        setup: Case::Near,
         build: |b| change(b, Step::SourceApiStopped, |row| row.after = &[Step::ApiDnsSwitched]),
         caught: &["a request failed"],
     },
     Fault {
         name: "stops the API of the source before the zone names the destination",
-        setup: Distance::Near,
+        setup: Case::Near,
         build: |b| suppose(b, Step::ApiDnsSwitched),
         caught: &["stops the API to which clients are led", "a request failed"],
     },
     Fault {
         name: "starts controllers while those of the source act",
-        setup: Distance::Near,
+        setup: Case::Near,
         build: |b| {
             suppose(b, Step::SourceControllersStopped);
             suppose(b, Step::SourceControllersRemoved);
@@ -100,25 +120,33 @@ const FAULTS: &[Fault<World>] = &[
     },
     Fault {
         name: "removes members of the source while its API serves",
-        setup: Distance::Near,
+        setup: Case::Near,
         build: |b| suppose(b, Step::SourceApiStopped),
         caught: &["removes members that kube-apiservers use", "a request failed"],
     },
     Fault {
         name: "takes ownership while members of the source are there",
-        setup: Distance::Near,
+        setup: Case::Near,
         build: |b| change(b, Step::OwnerRecordTaken, |row| row.after = &[Step::MoveCommitted]),
         caught: &["takes ownership while the source has members"],
     },
     Fault {
+        name: "restores the infrastructure while members of the source are there",
+        setup: Case::Near,
+        build: |b| {
+            change(b, Step::InfrastructureRestored, |row| row.after = &[Step::MigratedStateSynced]);
+        },
+        caught: &["restores the infrastructure while the source has members"],
+    },
+    Fault {
         name: "goes back without leading clients back",
-        setup: Distance::Near,
+        setup: Case::Near,
         build: |b| suppose(b, Step::DnsRecordsRestored),
         caught: &["stops the API to which clients are led", "a request failed"],
     },
     Fault {
         name: "goes back while DNS controllers of the destination may write",
-        setup: Distance::Near,
+        setup: Case::Near,
         build: |b| suppose(b, Step::DestinationDnsReleased),
         caught: &[
             "stops the API to which clients are led",
@@ -128,7 +156,7 @@ const FAULTS: &[Fault<World>] = &[
     },
     Fault {
         name: "goes back while resolvers have the address of the destination",
-        setup: Distance::Near,
+        setup: Case::Near,
         build: |b| suppose(b, Step::DestinationAddressExpired),
         caught: &["a request failed"],
     },

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use repot_api::conditions::Reason;
+
 use super::{
     etcd::MEMBERS,
     world::{DESTINATION, SOURCE, World},
@@ -28,7 +30,9 @@ pub(super) fn observe(world: &mut World, side: Side) -> Observed {
         paused: false,
         abort: if world.now >= world.abort_at { Abort::Abort } else { Abort::None },
         abandoned: None,
-        superseded: None,
+        superseded: world.is_superseded.then(|| Reason::new("Superseded", "another migration goes on")),
+        destination_lost: world.is_destination_lost(side),
+        forced_instead: world.is_forced().then(|| "forced".into()),
         continued: None,
         retry: 0,
         force_shrink: world.is_shrink_asked(),
@@ -94,6 +98,8 @@ fn etcd(world: &World, side: Side) -> EtcdFacts {
         revision: is_serving.then_some(world.etcd.content.len() as u64),
         epoch: etcd.epoch,
         fence: etcd.fence.clone(),
+        unknown_members: if side == Side::Source { world.etcd.of(Side::Destination) as u32 } else { 0 },
+        has_lost_quorum: !is_serving && world.dead_since.is_some_and(|since| world.now >= since + 60),
         joining: if side == Side::Destination { world.etcd.joining(etcd) } else { Default::default() },
         is_exposed: etcd.is_exposed,
         is_advertised: etcd.is_exposed,

@@ -11,7 +11,7 @@ use crate::{
     migration::{
         MigrationFlow, Side,
         effect::Effect,
-        observed::{Ignored, Operation, Replicas},
+        observed::{ExtensionOperation, Ignored, Operation, Replicas},
     },
     tests::sim::{Sim, hold},
 };
@@ -26,7 +26,8 @@ pub(super) fn decision(world: &World, side: Side, decision: &Decision<MigrationF
                 hold(is_left, "stops the API to which clients are led")?;
             }
             Effect::StopDestination { .. } => {
-                hold(world.zone.api() == Side::Source, "stops the API to which clients are led")?;
+                let is_left = world.zone.api() == Side::Source || world.is_superseded;
+                hold(is_left, "stops the API to which clients are led")?;
             }
             Effect::EnsureOwner { .. } => {
                 hold(world.etcd.of(Side::Source) == 0, "takes ownership while the source has members")?;
@@ -34,6 +35,10 @@ pub(super) fn decision(world: &World, side: Side, decision: &Decision<MigrationF
             Effect::RemoveSourceMembers { .. } => {
                 let is_free = world.source.api.running == 0 || world.is_given_up;
                 hold(is_free, "removes members that kube-apiservers use")?;
+            }
+            Effect::RequestInfrastructure { operation: ExtensionOperation::Restore } => {
+                let is_alone = world.etcd.of(Side::Source) == 0;
+                hold(is_alone, "restores the infrastructure while the source has members")?;
             }
             Effect::RemoveSource => {
                 let is_free = world.status_seed == DESTINATION && world.etcd.of(Side::Source) == 0;
@@ -49,7 +54,15 @@ pub(super) fn decision(world: &World, side: Side, decision: &Decision<MigrationF
 pub(super) fn at_the_end(sim: &Sim<World>) -> Result<(), String> {
     let world = &sim.model;
     let phases = [Side::Garden, Side::Source, Side::Destination].map(|side| sim.store.ledger(side).phase);
+    if world.destination_dead_since.is_some() {
+        hold(
+            phases[..2].iter().all(|phase| phase.is_rollback() && phase.is_end()),
+            "a side has not gone back",
+        )?;
+        return is_untouched(world);
+    }
     match phases[2] {
+        Phase::RolledBack if world.dead_since.is_some() => return has_given_way(world, phases[0]),
         Phase::Succeeded => has_moved(world)?,
         Phase::RolledBack | Phase::Cancelled => is_untouched(world)?,
         phase => {
@@ -85,6 +98,15 @@ fn has_moved(world: &World) -> Result<(), String> {
     hold(!world.machine_guard, "succeeded, and something is left to remove")
 }
 
+/// The source is dead, and another migration may begin at the destination.
+fn has_given_way(world: &World, garden: Phase) -> Result<(), String> {
+    hold(world.is_superseded, "went back before somebody asked for another migration")?;
+    hold(garden == Phase::RolledBack, "the garden has not given way")?;
+    let (left, pods) = (left_at_destination(world), world.destination.etcd.pods.running);
+    hold(left.is_empty() && pods == 0, "gave way, and something is left at the destination")?;
+    hold(world.etcd.of(Side::Source) == MEMBERS as usize, "gave way, and members of the source have left")
+}
+
 fn is_untouched(world: &World) -> Result<(), String> {
     let is_told = !world.live.iter().any(|condition| condition.reason == "Progressing");
     hold(is_told, "rolled back, and the status of the Shoot tells of steps that run")?;
@@ -93,7 +115,8 @@ fn is_untouched(world: &World) -> Result<(), String> {
     hold(world.ignored == Ignored::No, "rolled back, and gardenlet leaves the Shoot alone for ever")?;
     let is_former = matches!(world.operation, Operation::Former | Operation::Other);
     hold(is_former, "rolled back, and the last operation is a migration")?;
-    hold(left_at_destination(world).is_empty(), "rolled back, and something is left at the destination")?;
+    let is_removed = left_at_destination(world).is_empty() || world.destination_dead_since.is_some();
+    hold(is_removed, "rolled back, and something is left at the destination")?;
     let members = (world.etcd.of(Side::Source), world.etcd.of(Side::Destination));
     hold(members == (MEMBERS as usize, 0), "rolled back with other members")?;
     hold(!site.etcd.is_exposed && site.etcd.exposure.is_none(), "rolled back, and members are exposed")?;

@@ -1,8 +1,11 @@
 //! The simulated garden and zone, and two seeds that share an etcd.
 
+use std::collections::BTreeSet;
+
 use super::{
     effects::{self, Seen},
     etcd::{EtcdObject, MEMBERS, SharedEtcd},
+    faults::DrawnFaults,
     observe, rules,
 };
 use crate::{
@@ -16,7 +19,7 @@ use crate::{
     tests::{
         classic::{
             site::{Requests, Workload},
-            zone::{Window, Zone, is_in},
+            zone::{Zone, is_in},
         },
         rng::Rng,
         sim::{Build, FaultRates, Ledgers, Model, NEVER, Sim},
@@ -72,29 +75,17 @@ impl SimulatedSeed {
     }
 }
 
-/// What goes wrong, drawn at the start.
-#[derive(Clone, Debug, Default)]
-pub(super) struct DrawnFaults {
-    /// The seeds do not reach each other.
-    pub(super) link_cut: Window,
-    pub(super) leases_stale_until: u64,
-    /// The destination has no place for its members.
-    pub(super) no_members_until: u64,
-    /// Somebody aborts it when clients are led to the destination.
-    pub(super) late_abort: bool,
-    /// When a person gives the source up.
-    shrinks_at: u64,
-    /// How often, in percent, something that is asked for does not answer.
-    pub(super) flaps: u64,
-}
-
-/// How far the seeds are from each other.
+/// What a schedule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Distance {
-    /// kube-apiservers of either seed serve on the etcd of both.
+pub(super) enum Case {
+    /// The seeds are near: kube-apiservers of either one serve on the etcd of both.
     Near,
     /// Those of the destination do not, until the source has no members. A person gives the source up, sooner or later.
     Far,
+    /// The source dies for good when the point of no return is passed and no member has left. A person forces a migration then.
+    SourceDies,
+    /// The destination dies for good before that point, while members of it are in the etcd. A person confirms that later.
+    DestinationDies,
 }
 
 pub(super) struct World {
@@ -102,7 +93,7 @@ pub(super) struct World {
     pub(super) now: u64,
     pub(super) faults: FaultRates,
     pub(super) trouble: DrawnFaults,
-    pub(super) distance: Distance,
+    pub(super) case: Case,
     pub(super) abort_at: u64,
     pub(super) finalizer: bool,
     pub(super) ignored: Ignored,
@@ -126,6 +117,14 @@ pub(super) struct World {
     client: (Side, u64),
     /// How many requests were answered.
     pub(super) answered: u64,
+    /// Since when the destination is dead, when a person confirms that, and which sides are on their way back.
+    pub(super) destination_dead_since: Option<u64>,
+    pub(super) lost_at: u64,
+    pub(super) going_back: BTreeSet<Side>,
+    /// Since when the source is dead, when the forced migration is created, and whether that one goes on in place of this one.
+    pub(super) dead_since: Option<u64>,
+    pub(super) forced_at: u64,
+    pub(super) is_superseded: bool,
     /// The source is given up, so requests fail until clients find the destination.
     pub(super) is_given_up: bool,
     /// What the clusters did that they must never do.
@@ -152,53 +151,13 @@ impl World {
     }
 
     pub(super) fn is_api_ready(&self, side: Side) -> bool {
-        let is_far = self.distance == Distance::Far && side == Side::Destination;
+        let is_far = self.case == Case::Far && side == Side::Destination;
         let is_too_far = is_far && self.etcd.of(Side::Source) > 0;
         self.site(side).api.running > 0 && self.does_etcd_serve(side) && !is_too_far
     }
 
     pub(super) fn is_shrink_asked(&self) -> bool {
-        self.distance == Distance::Far && self.now >= self.trouble.shrinks_at
-    }
-
-    fn draw_window(&mut self, chance: u64) -> Window {
-        if !self.rng.percent(chance) {
-            return (0, 0);
-        }
-        let from = self.now + self.rng.within(0, 1_200);
-        (from, from + self.rng.within(10, 900))
-    }
-
-    fn draw(&mut self) {
-        let no_members_until = match self.rng.percent(10) {
-            true => NEVER,
-            false => self.draw_window(20).1,
-        };
-        self.trouble = DrawnFaults {
-            link_cut: self.draw_window(20),
-            leases_stale_until: self.draw_window(15).1,
-            no_members_until,
-            late_abort: self.rng.percent(20),
-            shrinks_at: match self.distance {
-                Distance::Near => NEVER,
-                Distance::Far => self.now + self.rng.within(0, 2_000),
-            },
-            flaps: if self.rng.percent(30) { 5 } else { 0 },
-        };
-        self.zone.silent = self.draw_window(10);
-        self.zone.lag = if self.rng.percent(40) { self.rng.within(1, 60) } else { 0 };
-        self.abort_at = if self.rng.percent(25) { self.now + self.rng.within(0, 1_500) } else { NEVER };
-        let mut rate = |most| self.rng.within(0, most);
-        self.faults = FaultRates {
-            crash: rate(20),
-            lost_write: rate(20),
-            lost_effect: rate(20),
-            late: rate(30),
-            latest: 1_800,
-            twice: rate(20),
-            stale: rate(40),
-            cut_off: None,
-        };
+        self.case == Case::Far && self.now >= self.trouble.shrinks_at
     }
 
     fn run_sites(&mut self) {
@@ -216,11 +175,21 @@ impl World {
                 site.etcd.pods.set(pods, "", now, &mut rng);
             }
             site.etcd.pods.advance(now);
-            self.run_dns(side);
+            if self.is_dead(side) {
+                let site = self.site_mut(side);
+                site.etcd.pods.running = 0;
+                site.workloads().into_iter().for_each(|workload| workload.running = 0);
+            } else {
+                self.run_dns(side);
+            }
         }
         let has_quorum = [Side::Source, Side::Destination].into_iter().any(|side| self.does_etcd_serve(side));
         let etcd = self.destination.etcd.clone();
-        self.etcd.run_operator(&etcd, has_quorum && !self.is_cut(), now, &mut rng);
+        if self.destination_dead_since.is_none() {
+            self.etcd.run_operator(&etcd, has_quorum && !self.is_cut(), now, &mut rng);
+        } else if has_quorum && self.source.etcd.removes_lost {
+            self.etcd.remove_lost(now, &mut rng);
+        }
         let is_alone = self.etcd.of(Side::Source) == 0;
         self.has_snapshot |= is_alone && self.does_etcd_serve(Side::Destination) && rng.percent(20);
         if self.source.controllers.running > 0 && self.destination.controllers.running > 0 {
@@ -252,11 +221,13 @@ impl World {
         }
         let cut = self.trouble.link_cut;
         let is_explained = is_in((cut.0, cut.1 + RECOVERY), self.now) && cut.1 > 0;
+        // Without the source the etcd has no quorum, wherever the client is.
+        let is_expected = self.is_given_up || self.dead_since.is_some() || self.is_dead(self.client.0);
         if self.is_api_ready(self.client.0) {
             self.answered += 1;
             let next = self.etcd.content.len() as u32 + 1;
             self.etcd.content.push(next);
-        } else if !is_explained && !self.is_given_up {
+        } else if !is_explained && !is_expected {
             self.broken.get_or_insert("a request failed");
         }
     }
@@ -264,10 +235,10 @@ impl World {
 
 impl Model for World {
     type Flow = MigrationFlow;
-    type Setup = Distance;
+    type Setup = Case;
     type Seen = Seen;
 
-    fn new(distance: Distance, rng: Rng) -> Self {
+    fn new(case: Case, rng: Rng) -> Self {
         let own = OwnerId { seed: SOURCE.into(), epoch: 3 };
         let etcd = EtcdObject {
             replicas: Some(MEMBERS),
@@ -291,7 +262,7 @@ impl Model for World {
             now: 1_000,
             faults: FaultRates::default(),
             trouble: DrawnFaults::default(),
-            distance,
+            case,
             abort_at: NEVER,
             finalizer: false,
             ignored: Ignored::No,
@@ -312,6 +283,12 @@ impl Model for World {
             machine_guard: false,
             client: (Side::Source, 0),
             answered: 0,
+            destination_dead_since: None,
+            lost_at: NEVER,
+            going_back: BTreeSet::new(),
+            dead_since: None,
+            forced_at: NEVER,
+            is_superseded: false,
             is_given_up: false,
             broken: None,
         };
@@ -336,6 +313,8 @@ impl Model for World {
         let is_slow = self.now > 20_000 || is_over;
         let destination = ledgers.get(&Side::Destination);
         self.is_given_up = destination.is_some_and(|ledger| ledger.notes.shrunk);
+        self.run_death(destination);
+        self.run_death_of_destination(ledgers);
         let is_switching = destination.is_some_and(|ledger| {
             ledger.is_started(Step::ApiDnsSwitched) && !ledger.is_started(Step::MoveCommitted)
         });
@@ -363,6 +342,10 @@ impl Model for World {
 
     fn decide(build: &Build<Self>, input: &Input<'_, MigrationFlow>) -> Decision<MigrationFlow> {
         live::decide(build.plans, input)
+    }
+
+    fn may_withdraw(&self) -> bool {
+        self.dead_since.is_some() && self.is_forced()
     }
 
     fn is_report(effect: &Effect) -> bool {

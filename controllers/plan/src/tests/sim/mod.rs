@@ -47,6 +47,10 @@ pub(super) trait Model: Sized + 'static {
     fn is_away(&self, _side: Side<Self>) -> bool {
         false
     }
+    /// Whether a fault has happened after which a flow may roll back although its point of no return is passed.
+    fn may_withdraw(&self) -> bool {
+        false
+    }
     /// What a schedule of a certain fault does to a pass of a side: it may drop what was decided.
     fn interrupt(
         &mut self,

@@ -47,7 +47,7 @@ pub(super) fn always<M: Model>(sim: &Sim<M>) -> Result<(), String> {
         let plan = sim.plan_of(ledger.version);
         plan.and_then(|plan| plan.point_of_no_return).is_some_and(|step| ledger.is_started(step))
     });
-    hold(!is_back || !is_past, "rolls back past the point of no return")?;
+    hold(!is_back || !is_past || sim.model.may_withdraw(), "rolls back past the point of no return")?;
     let has_succeeded = ledgers().any(|ledger| ledger.phase == Phase::Succeeded);
     hold(!is_back || !has_succeeded, "one side succeeds and another one rolls back")
 }

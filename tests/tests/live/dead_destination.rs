@@ -1,0 +1,59 @@
+//! The destination dies while both seeds are one etcd.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use repot_tests::wait::until;
+use serde_json::json;
+
+use super::whole::highly_available;
+use crate::migration::faulty_seed::{Fault, FaultySeed};
+use crate::migration::prober::Prober;
+use crate::migration::story::{self, DEADLINE};
+use crate::migration::world::{SEEDS, World, run};
+
+/// As long as an election takes, and a request that was lost with the member it went to.
+const SHORT: Duration = Duration::from_secs(15);
+
+/// Its members are two of five voters, and never leave by themselves. When somebody confirms that the destination is lost, the source
+/// removes them, and is as it was before. A destination that comes back nevertheless removes what it has.
+#[test]
+#[ignore = "minutes, in make soak"]
+fn source_removes_the_members_of_a_destination_that_is_lost() {
+    run(async |env| {
+        let world = World::create(env, "bereaved", highly_available()).await?;
+        let before = world.workload().await?;
+        let prober = Prober::start(world.api()?);
+        story::create_live(&world, "move", SEEDS).await?;
+        story::until_reached(&world, "move", ("destination", "ApiServes")).await?;
+        let faulty = FaultySeed::new(&[&world], SEEDS.1, Fault::StandsStill).await?;
+        let alone = go_on_without_destination(&world).await;
+        faulty.heal(&[&world]).await?;
+        alone?;
+        println!("the API was away for {:?}", prober.outage());
+        ensure!(prober.outage() < SHORT, "the API was away for {:?}", prober.outage());
+        until("the destination to be removed", DEADLINE, async || world.ensure_gone(SEEDS.1).await).await?;
+        ensure!(world.workload().await? == before, "the workload has changed");
+        story::delete(&world, "move").await?;
+        world.stop(SEEDS.0).await
+    });
+}
+
+async fn go_on_without_destination(world: &World) -> Result<()> {
+    let confirmation = json!({"confirmation.gardener.cloud/destination-lost": SEEDS.1});
+    story::annotate(world, "move", &confirmation).await?;
+    let migration = story::until_end(world, "move").await?;
+    println!("{}", story::timeline(&migration).join("\n"));
+    story::ensure_phase(&migration, "Cancelled")?;
+    let path = format!(
+        "/apis/druid.gardener.cloud/v1alpha1/namespaces/{}/etcds/etcd-main",
+        world.name().technical_id()
+    );
+    let etcd = world.landscape.seed(SEEDS.0)?.cluster.api().get(&path).await?.ok()?;
+    ensure!(etcd["status"]["unknownMembers"].is_null(), "{etcd}");
+    ensure!(etcd["status"]["members"].as_array().is_some_and(|members| members.len() == 3), "{etcd}");
+    ensure!(etcd["status"]["ready"] == json!(true), "{etcd}");
+    let shoot = story::shoot(world).await?;
+    ensure!(shoot["spec"]["seedName"] == json!(SEEDS.0), "{}", shoot["spec"]["seedName"]);
+    Ok(())
+}
