@@ -50,6 +50,7 @@ SOAK = REPOT_SOAK=1 $(CARGO) test --locked --workspace
 KILLER = controllers_are_killed_in_each_step
 soak: testbed
 	tests/go/build etcdbrctl gardenlet
+	tests/python/build envoy
 	$(MAKE) mutations
 	tests/azure/build
 	$(CARGO) build --locked --workspace --all-targets

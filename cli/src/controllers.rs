@@ -11,7 +11,7 @@ use repot_controllers::{
     etcd,
     local_stores::LocalStores,
     metrics::Metrics,
-    migration::{self, quarantine::QuarantineCommand},
+    migration::{self, Exposer, GatewayName, quarantine::QuarantineCommand},
     namespaces::Namespaces,
     server::{self, Readiness},
     shootstate::{self, metrics::StateMetrics},
@@ -65,6 +65,12 @@ pub struct Flags {
     /// credentials of the seed any more; then Machines are restored without the confirmation of a person.
     #[arg(long, value_name = "PROGRAM")]
     quarantine_command: Option<PathBuf>,
+    /// Gateway of the Gateway API behind which other seeds reach members of etcds in a live migration [default: a load balancer each]
+    ///
+    /// It has listeners of protocol TLS, in mode Passthrough, at the peer and client ports of members, and allows TLSRoutes from the
+    /// namespaces of control planes.
+    #[arg(long, value_name = "NAMESPACE/NAME", requires = "seed_name")]
+    members_gateway: Option<GatewayName>,
     /// Image of the Pods and Jobs that are made: with repot, etcd, etcdctl and etcdutl; a seed needs it
     #[arg(long, value_name = "IMAGE", required_if_eq("scope", "seed"), default_value = "")]
     image: String,
@@ -185,8 +191,10 @@ async fn control(
             (Scope::Seed, None) => process.control_seed(flags.image, flags.namespaces).await,
             (Scope::Seed, Some((garden, states))) => {
                 let seed = process.control_seed(flags.image.clone(), flags.namespaces);
-                let name = flags.seed_name.unwrap_or_default();
-                tokio::join!(seed, process.control_shoots(garden, states, name, flags.image));
+                let exposer = flags.members_gateway.map_or(Exposer::LoadBalancers, Exposer::Gateway);
+                let own =
+                    SeedOptions { name: flags.seed_name.unwrap_or_default(), image: flags.image, exposer };
+                tokio::join!(seed, process.control_shoots(garden, states, own));
             }
         }
     };
@@ -207,6 +215,13 @@ async fn within_grace(work: impl Future<Output = ()>, stop: &CancellationToken) 
         () = work => Ok(()),
         () = late => bail!("reconciles did not end within {} s of the signal, and are given up", STOP_GRACE.as_secs()),
     }
+}
+
+/// The seed of a garden that this process acts on.
+struct SeedOptions {
+    name: String,
+    image: String,
+    exposer: Exposer,
 }
 
 /// What the controllers of this process share.
@@ -246,10 +261,11 @@ impl Process {
     }
 
     /// What a seed does for the Shoots of a garden.
-    async fn control_shoots(&self, garden: Client, states: StateMetrics, seed_name: String, image: String) {
+    async fn control_shoots(&self, garden: Client, states: StateMetrics, own: SeedOptions) {
         let garden = fenced_client(self.term.clone(), garden);
         let (metrics, identity) = (self.metrics.clone(), self.identity.clone());
-        let seed = migration::Seed { client: self.client.clone(), name: seed_name.clone(), image };
+        let SeedOptions { name: seed_name, image, exposer } = own;
+        let seed = migration::Seed { client: self.client.clone(), name: seed_name.clone(), image, exposer };
         let migrations = migration::Context::seed(
             seed,
             garden.clone(),

@@ -10,6 +10,7 @@ use super::{
     error::{Error, Result},
     names::MANAGER,
     quarantine::QuarantineCommand,
+    seed::exposure::Exposer,
     source::last_answer::LastAnswers,
 };
 use crate::{
@@ -29,6 +30,8 @@ pub struct Seed {
     pub name: String,
     /// Image of Jobs, with `repot`.
     pub image: String,
+    /// How other seeds reach the members of an etcd.
+    pub exposer: Exposer,
 }
 
 /// What all passes of one controller share.
@@ -47,6 +50,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// In the garden: the command that takes away the credentials of dead seeds, where there is one.
     pub quarantine: Option<QuarantineCommand>,
+    /// On a seed: how other seeds reach the members of an etcd.
+    pub exposer: Exposer,
     /// On a seed: when API servers that are being stopped have answered last.
     pub last_answers: LastAnswers,
 }
@@ -70,6 +75,7 @@ impl Context {
             local_stores,
             metrics,
             quarantine,
+            exposer: Exposer::default(),
             last_answers: LastAnswers::default(),
         }
     }
@@ -93,6 +99,7 @@ impl Context {
             local_stores,
             metrics,
             quarantine: None,
+            exposer: seed.exposer,
             last_answers: LastAnswers::default(),
         }
     }

@@ -74,6 +74,7 @@ func newFollower(mode string, at *place) (*follower, error) {
 		return nil, fmt.Errorf("no such mode: %s", mode)
 	}
 	f := &follower{mode: mode, tweak: func(*metav1.ListOptions) {}}
+	f.count.name = mode
 	if err := prepare(f, at); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,9 @@ package main
 
 import (
 	"flag"
+	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"sync/atomic"
 
@@ -67,8 +70,11 @@ func (p *place) counted(count *traffic) *rest.Config {
 	return config
 }
 
-// traffic counts what one follower asked for: the proof that a mode was what its name says.
-type traffic struct{ lists, pages, watchLists, watches, expired, failures atomic.Int64 }
+// traffic counts what one follower asked for: the proof that a mode was what its name says. With a name, the log tells of each request.
+type traffic struct {
+	name                                                 string
+	lists, pages, watchLists, watches, expired, failures atomic.Int64
+}
 
 type counter struct {
 	next  http.RoundTripper
@@ -88,6 +94,7 @@ func (c *counter) RoundTrip(request *http.Request) (*http.Response, error) {
 		c.count.lists.Add(1)
 	}
 	response, err := c.next.RoundTrip(request)
+	c.tell(request, response, err)
 	switch {
 	case err != nil || response.StatusCode >= 500:
 		c.count.failures.Add(1)
@@ -95,6 +102,33 @@ func (c *counter) RoundTrip(request *http.Request) (*http.Response, error) {
 		c.count.expired.Add(1)
 	}
 	return response, err
+}
+
+func (c *counter) tell(request *http.Request, response *http.Response, err error) {
+	if c.count.name == "" {
+		return
+	}
+	what := fmt.Sprintf("%s: %s %s?%s", c.count.name, request.Method, request.URL.Path, request.URL.RawQuery)
+	if err != nil {
+		log.Printf("%s: %v", what, err)
+		return
+	}
+	log.Printf("%s: %s", what, response.Status)
+	response.Body = &watchedBody{response.Body, what}
+}
+
+// watchedBody tells when an answer has ended.
+type watchedBody struct {
+	io.ReadCloser
+	what string
+}
+
+func (b *watchedBody) Read(into []byte) (int, error) {
+	read, err := b.ReadCloser.Read(into)
+	if err != nil {
+		log.Printf("%s: ended: %v", b.what, err)
+	}
+	return read, err
 }
 
 func (t *traffic) numbers() map[string]int64 {

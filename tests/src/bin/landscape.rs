@@ -67,8 +67,11 @@ async fn run(env: &TestEnv, arguments: &Arguments) -> Result<()> {
     let seeds = ["seed-a", "seed-b", "seed-c"].iter().take(arguments.seeds.into());
     let seeds = seeds.map(|name| (*name).to_owned()).collect();
     eprintln!("starting: this takes some minutes; logs are in {}", env.path().display());
-    let landscape =
-        Landscape::start(env, LandscapeOptions { seeds, garden: !arguments.without_garden }).await?;
+    let landscape = Landscape::start(
+        env,
+        LandscapeOptions { seeds, garden: !arguments.without_garden, ..LandscapeOptions::default() },
+    )
+    .await?;
     eprintln!("the seeds are ready; starting the Shoot");
     let options = ControlPlaneOptions {
         etcd_members: arguments.etcd_members,

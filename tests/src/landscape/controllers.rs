@@ -45,8 +45,8 @@ pub async fn start_in_garden(env: &TestEnv, garden: &GardenCluster, flags: &[Str
     Ok(process)
 }
 
-/// Gives the controllers of a seed a way in to the garden, and waits until they are ready again.
-pub async fn start_in_seed(garden: &GardenCluster, seed: &Seed) -> Result<()> {
+/// Gives the controllers of a seed a way in to the garden, with further flags, and waits until they are ready again.
+pub async fn start_in_seed(garden: &GardenCluster, seed: &Seed, flags: &[String]) -> Result<()> {
     apply_file(&seed.cluster, "rbac/seed-migrations.yaml").await?;
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": SYSTEM, "name": GARDEN},
@@ -55,7 +55,8 @@ pub async fn start_in_seed(garden: &GardenCluster, seed: &Seed) -> Result<()> {
     seed.cluster.apply(&[secret]).await?;
     let (name, file) =
         (format!("--seed-name={}", seed.name), format!("--garden-kubeconfig={MOUNT}/kubeconfig"));
-    let mut deployment = operator::deployment(&[&name, &file]);
+    let flags: Vec<&str> = [&name, &file].into_iter().chain(flags).map(String::as_str).collect();
+    let mut deployment = operator::deployment(&flags);
     let pod = &mut deployment["spec"]["template"]["spec"];
     pod["volumes"] = json!([{"name": GARDEN, "secret": {"secretName": GARDEN}}]);
     pod["containers"][0]["volumeMounts"] = json!([{"name": GARDEN, "mountPath": MOUNT}]);

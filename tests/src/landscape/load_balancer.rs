@@ -129,7 +129,7 @@ fn port_numbers(port: &ServicePort) -> Result<(u16, u16)> {
 }
 
 /// An address of loopback that nobody else on this machine has: the port is reserved for this process.
-fn new_address() -> Result<Ipv4Addr> {
+pub fn new_address() -> Result<Ipv4Addr> {
     let [high, low] = port::reserve()?.to_be_bytes();
     Ok(Ipv4Addr::new(127, 77, high, low))
 }

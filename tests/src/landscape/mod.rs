@@ -17,6 +17,7 @@ pub mod gardenlet;
 mod kubernetes;
 mod load_balancer;
 pub mod machines;
+pub mod members_gateway;
 pub mod memory;
 pub mod names;
 pub mod node;
@@ -40,6 +41,7 @@ pub use control_plane::{ControlPlane, ControlPlaneOptions, DEADLINE};
 pub use dns::Dns;
 pub use garden::GardenCluster;
 pub use gardenlet::Gardenlet;
+use members_gateway::MembersGateway;
 pub use node::{NodeContext, Nodes};
 pub use provider::ProviderContext;
 pub use real_gardenlet::RealGardenlet;
@@ -58,6 +60,8 @@ pub struct LandscapeOptions {
     pub seeds: Vec<String>,
     /// Whether there is a garden with Gardener, in which the seeds and Shoots are registered.
     pub garden: bool,
+    /// Seeds in which members of etcds are behind one Gateway; in others each has a load balancer of its own.
+    pub gateways: Vec<String>,
 }
 
 /// A running landscape. Everything in it ends when it is dropped.
@@ -76,6 +80,7 @@ pub struct Landscape {
     pub providers: ProviderContext,
     /// The network between the seeds.
     pub wide: Arc<WideNetwork>,
+    _gateways: Vec<MembersGateway>,
 }
 
 /// A Shoot of a landscape with its nodes.
@@ -88,7 +93,7 @@ pub struct Shoot {
 
 impl Default for LandscapeOptions {
     fn default() -> Self {
-        Self { seeds: ["seed-a", "seed-b"].map(str::to_owned).into(), garden: true }
+        Self { seeds: ["seed-a", "seed-b"].map(str::to_owned).into(), garden: true, gateways: Vec::new() }
     }
 }
 
@@ -117,15 +122,22 @@ impl Landscape {
                 seed.reach_store_of(other)?;
             }
         }
+        let behind = seeds.iter().filter(|seed| options.gateways.contains(&seed.name));
+        let gateways = try_join_all(behind.map(|seed| MembersGateway::start(env, seed, &wide))).await?;
         let controllers = match &garden {
             Some(garden) => {
-                let all = seeds.iter().map(|seed| controllers::start_in_seed(garden, seed));
+                let gateway = [format!("--members-gateway={}", members_gateway::GATEWAY)];
+                let flags = |seed: &Seed| match options.gateways.contains(&seed.name) {
+                    true => &gateway[..],
+                    false => &[],
+                };
+                let all = seeds.iter().map(|seed| controllers::start_in_seed(garden, seed, flags(seed)));
                 try_join_all(all).await?;
                 Some(Mutex::new(controllers::start_in_garden(env, garden, &[]).await?))
             }
             None => None,
         };
-        Ok(Self { controllers, garden, seeds, dns, cloud, providers, wide })
+        Ok(Self { controllers, garden, seeds, dns, cloud, providers, wide, _gateways: gateways })
     }
 
     /// The seed of that name.

@@ -1,5 +1,6 @@
 //! Live migration: one etcd on two seeds, while clients write.
 
+mod behind_gateway;
 mod dead_destination;
 mod dead_source;
 mod distant;

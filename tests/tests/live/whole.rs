@@ -107,7 +107,7 @@ fn migration_that_is_aborted_in_any_of_its_steps_fails_no_request_and_leaves_not
 }
 
 /// No Service and no DNSRecord leads to a member, and the Etcd is as it was.
-async fn ensure_hidden(world: &World, seed: &str) -> Result<()> {
+pub async fn ensure_hidden(world: &World, seed: &str) -> Result<()> {
     let (cluster, namespace) = (&world.landscape.seed(seed)?.cluster, world.name().technical_id());
     until("members to be hidden", DEADLINE, async || {
         for path in ["api/v1", "apis/extensions.gardener.cloud/v1alpha1"] {

@@ -32,6 +32,12 @@ pub static THREE_SEEDS: Shared<Landscape> = Shared::new(|env| {
     start_shared(Landscape::start(env, LandscapeOptions { seeds, ..LandscapeOptions::default() }))
 });
 
+/// A landscape in whose second seed members of etcds are behind one Gateway.
+pub static BEHIND_GATEWAY: Shared<Landscape> = Shared::new(|env| {
+    let gateways = vec![SEEDS.1.to_owned()];
+    start_shared(Landscape::start(env, LandscapeOptions { gateways, ..LandscapeOptions::default() }))
+});
+
 /// A Shoot in the first seed of a shared landscape.
 pub struct World {
     /// The landscape that tests of migrations share: nobody stops anything in it but what belongs to the own Shoot.

@@ -316,9 +316,11 @@ fn is_all_stopped(facts: &DestinationFacts, fence: &str) -> bool {
         && facts.kube_controllers.is_stopped()
 }
 
-/// Of one that a forced migration supersedes the etcd is given up: the source is taken for dead, and most voters are there.
+/// Of one that a forced migration supersedes the etcd is given up: the source is taken for dead, and most voters are there. So it is where
+/// this seed was taken for lost: the source has removed its members, and may not be reached any more to ask.
 pub(crate) fn stop(context: &Context) -> Vec<Effect> {
-    let abandons_etcd = context.observed.request.superseded.is_some();
+    let request = &context.observed.request;
+    let abandons_etcd = request.superseded.is_some() || request.destination_lost;
     vec![Effect::StopDestination { abandons_etcd, fence: context.rollback_fence() }]
 }
 

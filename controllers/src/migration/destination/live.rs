@@ -15,7 +15,7 @@ use crate::{
         overall::Ledger,
         pass::Pass,
         seed::{
-            exposure::{self, Exposing},
+            exposure::{self, Exposer, Exposing},
             owner, scale,
         },
     },
@@ -43,8 +43,13 @@ pub async fn expose(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
     let (request, etcd) = (&pass.facts.request, objects.etcds.need_main()?);
     let like = objects.zone_record.as_ref();
     let like = like.ok_or_else(|| Error::Missing("a DNSRecord of the zone".to_owned()))?;
-    let exposing =
-        Exposing { etcd, seed: &request.destination_seed, members: members(pass)?, migration: &request.uid };
+    let exposing = Exposing {
+        etcd,
+        seed: &request.destination_seed,
+        members: members(pass)?,
+        migration: &request.uid,
+        exposer: &pass.context.exposer,
+    };
     objects.exposed.ensure(pass.context.own_client(), &exposing, like).await
 }
 
@@ -156,6 +161,7 @@ pub async fn hide(pass: &Pass<'_>, objects: &Objects, fence: &str) -> Result<()>
 
 /// How far the exposure is. Asked until the members are alone, and not in a rollback: it removes what it finds.
 pub async fn exposure(
+    exposer: &Exposer,
     objects: &Objects,
     request: &MigrationRequest,
     ledger: &Ledger,
@@ -169,6 +175,7 @@ pub async fn exposure(
                 seed: &request.destination_seed,
                 members,
                 migration: &request.uid,
+                exposer,
             };
             objects.exposed.facts(&exposing).await
         }

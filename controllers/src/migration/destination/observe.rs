@@ -85,7 +85,7 @@ async fn objects(
         namespace::find(seed, &namespace),
         ControlPlane::read(seed, &namespace),
         Etcds::read(seed, &namespace),
-        exposure::Exposed::read_if(asks_for_exposed, seed, &namespace),
+        exposure::Exposed::read_if(asks_for_exposed, seed, &namespace, &context.exposer),
         read::list::<DNSRecord>(seed, &namespace, ""),
         extensions::read_if(asked::extensions(ledger), seed, &namespace, &request.uid),
         copies::jobs(seed, &namespace),
@@ -166,7 +166,7 @@ async fn facts(
         highest_epoch: highest_epoch(context, migration, ledger).await?,
         is_followed: is_followed(context, migration, ledger).await?,
         etcd: objects.etcds.facts(seed, is_open(ledger, Step::EtcdServes) || serves(ledger)).await,
-        exposure: live::exposure(objects, request, ledger, &source).await,
+        exposure: live::exposure(&context.exposer, objects, request, ledger, &source).await,
         dns_records: extensions::facts_if(
             ledger.phase.is_rollback(),
             objects.records.iter(),

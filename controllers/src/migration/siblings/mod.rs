@@ -72,6 +72,22 @@ pub fn obstacle(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -
     earlier.find(is_obstacle).map(ResourceExt::name_any)
 }
 
+/// A live migration that a forced one waits for: it may find that its etcd is lost with the source.
+#[must_use]
+pub fn may_give_way(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -> Option<String> {
+    let may = |other: &&ControlPlaneMigration| {
+        own.mode() == Some(MigrationMode::Forced)
+            && other.mode() == Some(MigrationMode::Live)
+            && other.spec.source_seed == own.spec.source_seed
+            && other.spec.destination_seed == own.spec.destination_seed
+            && is_earlier(other, own)
+            && other.has_committed()
+            && !other.has_moved_status()
+            && !other.has_side_ended(Side::Destination)
+    };
+    others.iter().find(may).map(ResourceExt::name_any)
+}
+
 /// A later migration, which has begun, unless it has left everything as it was.
 #[must_use]
 pub fn follower(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -> Option<String> {

@@ -94,6 +94,13 @@ fn live_one_gives_way_to_a_forced_one_with_the_same_seeds() {
     // It has given way as soon as its destination rolls back.
     let forced = other("Forced", ("a", "b"), 6);
     assert_eq!(obstacle(std::slice::from_ref(&own), &forced), Some("m".to_owned()));
+    let waited_for = |own: &ControlPlaneMigration, forced: &ControlPlaneMigration| {
+        may_give_way(std::slice::from_ref(own), forced)
+    };
+    assert_eq!(waited_for(&own, &forced), Some("m".to_owned()));
+    assert_eq!(waited_for(&own, &other("Forced", ("a", "c"), 6)), None);
+    assert_eq!(waited_for(&moved(own.clone()), &forced), None);
+    assert_eq!(waited_for(&committed(migration("m", "Classic", ("a", "b"), 5)), &forced), None);
     let mut given_way = own.clone();
     given_way.status["destination"]["phase"] = "RollingBack".into();
     assert_eq!(obstacle(std::slice::from_ref(&given_way), &forced), None);

@@ -85,6 +85,7 @@ async fn expose(pass: &Pass<'_>, objects: &Objects, fence: &str) -> Result<()> {
             seed: &request.source_seed,
             members: scale::members(etcd),
             migration: &request.uid,
+            exposer: &pass.context.exposer,
         };
         return objects.exposed.ensure(seed, &exposing, like).await;
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube::{Client, ResourceExt};
+use kube::ResourceExt;
 use repot_apimachinery::time::Time;
 use repot_extension::kinds::DNSRecord;
 use repot_plan::{
@@ -48,7 +48,7 @@ pub async fn observe(
     ledger: &Ledger,
 ) -> Result<Observation> {
     let seed = context.own_client();
-    let objects = objects(seed, migration, shoot.as_ref(), &request, ledger).await?;
+    let objects = objects(context, migration, shoot.as_ref(), &request, ledger).await?;
     let operation = match ledger.phase.is_rollback() {
         true => ExtensionOperation::Restore,
         false => ExtensionOperation::Migrate,
@@ -65,7 +65,7 @@ pub async fn observe(
         api: objects.plane.api(),
         api_answered: api_answered(context, &objects, migration, ledger),
         etcd: objects.etcds.facts(seed, asks_for_revision(ledger)).await,
-        exposure: exposure(&objects, &request, ledger).await,
+        exposure: exposure(&context.exposer, &objects, &request, ledger).await,
         owner,
         owner_wait,
         final_snapshot: ending.snapshot,
@@ -97,12 +97,13 @@ fn asks_for_extensions(ledger: &Ledger) -> bool {
 }
 
 async fn objects(
-    seed: &Client,
+    context: &Context,
     migration: &ControlPlaneMigration,
     shoot: Option<&Shoot>,
     request: &MigrationRequest,
     ledger: &Ledger,
 ) -> Result<Objects> {
+    let seed = context.own_client();
     let namespace = shoot.map(|shoot| shoot.status.technical_id.clone()).unwrap_or_default();
     // A live migration that this one supersedes may have left some.
     let asks_for_exposed = request.mode == MigrationMode::Live || asks_for_extensions(ledger);
@@ -110,7 +111,7 @@ async fn objects(
         namespace::find(seed, &namespace),
         ControlPlane::read(seed, &namespace),
         Etcds::read(seed, &namespace),
-        exposure::Exposed::read_if(asks_for_exposed, seed, &namespace),
+        exposure::Exposed::read_if(asks_for_exposed, seed, &namespace, &context.exposer),
         read::list::<DNSRecord>(seed, &namespace, ""),
         extensions::read_if(asks_for_extensions(ledger), seed, &namespace, &request.uid),
     )?;
@@ -167,7 +168,12 @@ async fn owner(etcd: Option<&Etcd>) -> (OwnerRecord, Duration) {
 }
 
 /// Asked until the controllers are stopped, and in a rollback.
-async fn exposure(objects: &Objects, request: &MigrationRequest, ledger: &Ledger) -> Exposure {
+async fn exposure(
+    exposer: &exposure::Exposer,
+    objects: &Objects,
+    request: &MigrationRequest,
+    ledger: &Ledger,
+) -> Exposure {
     let is_asked = ledger.phase.is_rollback() || !ledger.is_settled(Step::SourceControllersStopped);
     match objects.etcds.main().filter(|_| is_asked && request.mode == MigrationMode::Live) {
         Some(etcd) => {
@@ -176,6 +182,7 @@ async fn exposure(objects: &Objects, request: &MigrationRequest, ledger: &Ledger
                 seed: &request.source_seed,
                 members: scale::members(etcd),
                 migration: &request.uid,
+                exposer,
             };
             objects.exposed.facts(&exposing).await
         }

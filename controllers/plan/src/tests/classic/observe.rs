@@ -61,6 +61,7 @@ fn listed(is_listed: bool) -> Vec<String> {
 fn garden(clusters: &Clusters) -> GardenFacts {
     GardenFacts {
         other_migration: None,
+        gives_way: None,
         followed_by: None,
         superseded: Vec::new(),
         highest_epoch: None,

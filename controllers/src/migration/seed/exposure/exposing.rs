@@ -1,0 +1,198 @@
+//! What the members of an Etcd are exposed by, as it is to be: names, and the objects behind them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use k8s_openapi::{
+    api::core::v1::{Service, ServicePort, ServiceSpec},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use kube::{ResourceExt, core::ObjectMeta};
+use repot_api::names::{OPERATION, OPERATION_RECONCILE};
+use repot_extension::kinds::{DNSRecord, DNSRecordSpec};
+use repot_plan::migration::{LOW_TTL, observed::ExposedMember};
+
+use super::gateway_api::{GatewayName, Route};
+use crate::{
+    etcd::{api::Etcd, names},
+    migration::{
+        error::{Error, Result},
+        names::MADE_BY,
+        seed::owner::OwnerRecordOf,
+    },
+};
+
+/// Label of Services and DNSRecords of an exposure, with the name of the Pod of the member.
+pub const EXPOSES: &str = "migration.gardener.cloud/exposes-member";
+
+/// Label of Pods of a StatefulSet (Kubernetes).
+const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+/// Labels of the owner record before the internal domain: `owner`, the Shoot and its Project.
+const LABELS_OF_SHOOT: usize = 3;
+
+/// How other seeds reach the members of an etcd.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Exposer {
+    /// Each member has a load balancer of its own.
+    #[default]
+    LoadBalancers,
+    /// All members of the seed are behind one Gateway.
+    Gateway(GatewayName),
+}
+
+impl Exposer {
+    /// Type of the Service of a member.
+    pub(super) fn service_type(&self) -> &'static str {
+        match self {
+            Self::LoadBalancers => "LoadBalancer",
+            Self::Gateway(_) => "ClusterIP",
+        }
+    }
+}
+
+/// A member as other seeds reach it.
+pub(super) struct MemberAddress {
+    pub(super) pod: String,
+    pub(super) host: String,
+}
+
+/// What the members of an Etcd are exposed by.
+pub struct Exposing<'a> {
+    /// The Etcd whose members they are.
+    pub etcd: &'a Etcd,
+    /// Name of the seed.
+    pub seed: &'a str,
+    /// Members that it has, or is to have.
+    pub members: u32,
+    /// UID of the migration.
+    pub migration: &'a str,
+    /// How other seeds reach them.
+    pub exposer: &'a Exposer,
+}
+
+/// So much of the UID of a migration tells it from others of the same Shoot.
+const ID: usize = 8;
+
+/// The beginning of the UID of a migration, for names.
+#[must_use]
+pub fn short(migration: &str) -> String {
+    migration.chars().filter(char::is_ascii_alphanumeric).take(ID).collect()
+}
+
+impl Exposing<'_> {
+    pub(super) fn places(&self) -> Result<Vec<MemberAddress>> {
+        let owner = OwnerRecordOf::new(self.etcd)?;
+        let name = owner.name().trim_end_matches('.');
+        let internal = name.splitn(LABELS_OF_SHOOT + 1, '.').nth(LABELS_OF_SHOOT);
+        let internal = internal.filter(|domain| !domain.is_empty()).ok_or_else(|| {
+            let form = "a record owner.<shoot>.<project>.<internal domain>, by which members are named";
+            Error::OwnerCheck(format!("{name} is not {form}"))
+        })?;
+        let namespace = self.etcd.namespace().unwrap_or_default();
+        let place = |at| {
+            let pod = names::pod(&self.etcd.name_any(), at);
+            let id = short(self.migration);
+            MemberAddress { host: format!("{pod}-{id}.{namespace}.{}.{internal}", self.seed), pod }
+        };
+        Ok((0..self.members).map(place).collect())
+    }
+
+    /// Routes of a Gateway to a member: one for each port.
+    pub(super) fn routes<'a>(&self, place: &'a MemberAddress, service: &'a str) -> [Route<'a>; 2] {
+        let members = &self.etcd.spec.etcd;
+        let route = |suffix, port| Route { suffix, host: &place.host, service, port };
+        [route("peer", members.peer_port()), route("client", members.client_port())]
+    }
+
+    /// A Gateway tells members apart by the name that a client of TLS asks for.
+    pub(super) fn ensure_tls(&self) -> Result<()> {
+        let members = &self.etcd.spec.etcd;
+        match members.peer_url_tls.is_some() && members.client_url_tls.is_some() {
+            true => Ok(()),
+            false => Err(Error::Missing(
+                "TLS for peers and clients of the Etcd, by which a Gateway tells members apart".to_owned(),
+            )),
+        }
+    }
+
+    fn member(&self, at: u32, place: &MemberAddress) -> ExposedMember {
+        let members = &self.etcd.spec.etcd;
+        let url = |tls: bool, port: u16| format!("{}://{}:{port}", names::scheme(tls), place.host);
+        ExposedMember {
+            name: names::member(self.etcd, at),
+            peer_url: url(members.peer_url_tls.is_some(), members.peer_port()),
+            client_url: url(members.client_url_tls.is_some(), members.client_port()),
+        }
+    }
+
+    pub(super) fn exposed_members(&self) -> Result<Vec<ExposedMember>> {
+        let places = self.places()?;
+        Ok((0..).zip(&places).map(|(at, place)| self.member(at, place)).collect())
+    }
+
+    pub(super) fn service(&self, place: &MemberAddress) -> Service {
+        let members = &self.etcd.spec.etcd;
+        let port = |name: &str, port: u16| ServicePort {
+            name: Some(name.to_owned()),
+            port: i32::from(port),
+            target_port: Some(IntOrString::Int(i32::from(port))),
+            ..ServicePort::default()
+        };
+        Service {
+            metadata: self.metadata(place),
+            spec: Some(ServiceSpec {
+                type_: Some(self.exposer.service_type().to_owned()),
+                // Members reach each other before they are ready.
+                publish_not_ready_addresses: Some(true),
+                selector: Some([(POD_NAME.to_owned(), place.pod.clone())].into()),
+                ports: Some(vec![port("peer", members.peer_port()), port("client", members.client_port())]),
+                ..ServiceSpec::default()
+            }),
+            status: None,
+        }
+    }
+
+    pub(super) fn record(&self, place: &MemberAddress, address: &str, like: &DNSRecord) -> DNSRecord {
+        let is_address = address.parse::<IpAddr>();
+        let record_type = match is_address {
+            Ok(IpAddr::V4(_)) => "A",
+            Ok(IpAddr::V6(_)) => "AAAA",
+            Err(_) => "CNAME",
+        };
+        let mut metadata = self.metadata(place);
+        metadata.annotations = Some([(OPERATION.to_owned(), OPERATION_RECONCILE.to_owned())].into());
+        let spec = DNSRecordSpec {
+            name: place.host.clone(),
+            record_type: record_type.to_owned(),
+            values: vec![address.to_owned()],
+            ttl: i64::try_from(LOW_TTL.as_secs()).ok(),
+            ..like.spec.clone()
+        };
+        DNSRecord::new(metadata, spec)
+    }
+
+    pub(super) fn metadata(&self, place: &MemberAddress) -> ObjectMeta {
+        let labels = [(EXPOSES, place.pod.as_str()), (MADE_BY, self.migration)];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        ObjectMeta {
+            name: Some(format!("{}-{}", place.pod, short(self.migration))),
+            namespace: self.etcd.namespace(),
+            labels: Some(labels.into()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    /// Why the names do not lead to the members; `None` where all servers of the zone answer with these addresses.
+    pub(super) async fn unresolved(
+        &self,
+        names: &BTreeMap<String, BTreeSet<IpAddr>>,
+    ) -> Result<Option<String>> {
+        let owner = OwnerRecordOf::new(self.etcd)?;
+        let wanted = names.iter().map(|(name, addresses)| (name.as_str(), addresses.clone())).collect();
+        let is_answered = owner.zone_answers(wanted).await;
+        Ok((!is_answered)
+            .then(|| "the servers of the zone do not answer with the addresses of the Services".to_owned()))
+    }
+}
