@@ -39,10 +39,11 @@ pub struct Others {
 pub fn status(ledgers: &[(Side, &Ledger)], mode: MigrationMode, others: Others) -> Map<String, Value> {
     let is_source_dead = mode == MigrationMode::Forced || others.superseded;
     let goes_back = ledgers.iter().any(|(side, ledger)| *side == Side::Garden && ledger.phase.is_rollback());
+    let is_destination_over = others.continued || (others.destination_lost && goes_back);
     let is_counted = |side: &Side| match side {
         Side::Garden => true,
         Side::Source => !is_source_dead,
-        Side::Destination => !others.continued && !(others.destination_lost && goes_back),
+        Side::Destination => !is_destination_over,
     };
     let sides: Vec<Side> = Side::ALL.iter().copied().filter(is_counted).collect();
     let last = match mode {
@@ -209,6 +210,21 @@ mod tests {
         assert_eq!(status(&sides, MigrationMode::Classic, Others::default())["phase"], "Running");
         let superseded = Others { superseded: true, ..Others::default() };
         assert_eq!(status(&sides, MigrationMode::Classic, superseded)["phase"], "Succeeded");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_destination_that_is_lost_once_the_garden_goes_back() {
+        let lost = Others { destination_lost: true, ..Others::default() };
+        let ends = |garden: Phase, source: Phase| {
+            let (garden, source) = (ledger(garden, ""), ledger(source, ""));
+            let running = ledger(Phase::Running, "");
+            let sides = [(Side::Garden, &garden), (Side::Source, &source), (Side::Destination, &running)];
+            status(&sides, MigrationMode::Live, lost)["phase"].clone()
+        };
+        assert_eq!(ends(Phase::Cancelled, Phase::Cancelled), "Cancelled");
+        assert_eq!(ends(Phase::Cancelled, Phase::RollingBack), "RollingBack");
+        // Past the point of no return the destination alone decides.
+        assert_eq!(ends(Phase::Succeeded, Phase::Succeeded), "Running");
     }
 
     #[test]
