@@ -67,8 +67,8 @@ pub struct Flags {
     quarantine_command: Option<PathBuf>,
     /// Gateway of the Gateway API behind which other seeds reach members of etcds in a live migration [default: a load balancer each]
     ///
-    /// It has listeners of protocol TLS, in mode Passthrough, at the peer and client ports of members, and allows TLSRoutes from the
-    /// namespaces of control planes.
+    /// It has listeners of protocol TLS, in mode Passthrough, at the client port of members, at their peer port, and 100 and 200 above
+    /// that, and allows TLSRoutes from the namespaces of control planes.
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "seed_name")]
     members_gateway: Option<GatewayName>,
     /// Image of the Pods and Jobs that are made: with repot, etcd, etcdctl and etcdutl; a seed needs it

@@ -84,6 +84,13 @@ impl MembershipStatus {
         seen.is_some_and(|seen| !seen.members.iter().any(|member| member.side == Side::Source))
     }
 
+    /// How many members the etcd that was joined has of its own, by a list that was read behind every change.
+    #[must_use]
+    pub fn others(&self) -> Option<usize> {
+        let seen = self.seen.as_ref().filter(|seen| seen.settled)?;
+        Some(seen.members.iter().filter(|member| member.side == Side::Source).count())
+    }
+
     /// Whether members are to get other peer URLs.
     #[must_use]
     pub fn are_moving(&self) -> bool {

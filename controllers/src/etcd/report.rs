@@ -145,8 +145,11 @@ fn joined(pass: &Pass, before: &Status) -> Option<Joined> {
         Some(Outcome::Waiting(why)) => why.reason == "SourceNotReleased",
         _ => false,
     };
+    let was_being_left = known.as_ref().is_some_and(|known| known.being_left);
     let earlier = known.and_then(|known| known.joined_at);
+    let others = pass.known.and_then(MembershipStatus::others);
     Some(Joined {
+        being_left: was_being_left || others.is_some_and(|others| others < existing.members.len()),
         joined_at: earlier.or_else(|| complete.then(|| pass.now.to_rfc3339())),
         members: existing.members,
         client_endpoints: existing.client_endpoints,

@@ -172,6 +172,9 @@ pub struct Joined {
     pub members: Vec<ExistingMember>,
     /// Where clients reach them, in the same order.
     pub client_endpoints: Vec<String>,
+    /// Whether a member of it was removed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub being_left: bool,
     /// Whether its members were removed.
     pub released: bool,
 }

@@ -154,8 +154,9 @@ impl Bootstrapper {
                 return Ok(Some(Ready::Start(self.joining(&members))));
             }
             StartMode::Removed(why) => {
-                if let Some(own) = self.volume.identity() {
-                    self.volume.note_removal_of(own)?;
+                let noted = self.volume.identity().map(|own| self.volume.note_removal_of(own));
+                if let Some(Err(error)) = noted {
+                    tracing::warn!(error = chain(&error), "that this member was removed is not written down");
                 }
                 self.board.say_removed(message(why));
             }

@@ -29,8 +29,8 @@ use crate::{binaries, port};
 pub const GATEWAY: &str = "garden/members";
 const NAME: &str = "members";
 const GROUP: &str = "gateway.networking.k8s.io";
-/// Ports of members for peers and for clients.
-const PORTS: [u16; 2] = [2380, 2379];
+/// Ports for clients, and for peers of each of three members.
+const PORTS: [u16; 4] = [2379, 2380, 2480, 2580];
 /// From one look at the routes to the next.
 const LOOK: Duration = Duration::from_millis(300);
 const CONTROLLER: &str = "example.com/members-gateway";

@@ -17,6 +17,9 @@ use crate::{
 /// Beyond the TTL: clients resolve the name again when a connection ends, and servers of a zone agree after a while.
 const DNS_MARGIN: Duration = Duration::from_secs(10);
 
+/// Longer than from one look of the operator of an Etcd at its members to the next.
+const LISTED_WITHIN: Duration = Duration::from_secs(60);
+
 /// Fewer members than these would be without a quorum while one of them restarts.
 const LEAST_MEMBERS: u32 = 3;
 
@@ -163,7 +166,12 @@ pub(super) fn remove_source_members(context: &Context) -> Vec<Effect> {
 }
 
 pub(super) fn have_lost_members_left(context: &Context) -> Check {
+    // A member that has just joined is listed after the next look of the operator.
+    let is_fresh = context.since_start(Step::LostMembersRemoved).unwrap_or_default() >= LISTED_WITHIN;
     source(context, |facts| match facts.etcd.unknown_members {
+        0 if !is_fresh => {
+            Check::waiting("MembersBeingListed", "the operator looks which members the etcd has")
+        }
         0 => Check::Met("the etcd has the members of the source alone".to_owned()),
         left => Check::waiting("LostMembersLeaving", format!("{left} members of the destination are left")),
     })

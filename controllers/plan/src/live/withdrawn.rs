@@ -14,21 +14,36 @@ use crate::{
     },
 };
 
-/// The decision to go back, where the destination has to.
+const LOST: &str = "QuorumLost";
+
+/// The decision to go back, where the destination has to; or to go on after all, where nobody asks for that any more.
 pub(super) fn decide(input: &Input<'_, MigrationFlow>) -> Option<Decision<MigrationFlow>> {
-    let name = input.observed.request.forced_instead.as_ref()?;
-    if !is_held_by_lost_members(input) {
-        return None;
-    }
+    let request = &input.observed.request;
+    let (phase, reason, message) = match &request.forced_instead {
+        Some(name) if is_held_by_lost_members(input) => {
+            let why = format!(
+                "the etcd has lost its quorum with the members of the source, and {name} goes on from snapshots"
+            );
+            (Phase::RollingBack, LOST, why)
+        }
+        // Nothing was done on the way back yet: its first row is up to the source, which goes forward.
+        None if has_withdrawn(input) && request.superseded.is_none() => {
+            (Phase::Running, "Started", String::new())
+        }
+        _ => return None,
+    };
     let mut next = input.ledger.clone();
-    next.phase = Phase::RollingBack;
-    next.paused = None;
-    next.observed = Some(input.now);
-    "QuorumLost".clone_into(&mut next.reason);
-    next.message = format!(
-        "the etcd has lost its quorum with the members of the source, and {name} goes on from snapshots"
-    );
+    (next.phase, next.message, next.paused, next.observed) = (phase, message, None, Some(input.now));
+    reason.clone_into(&mut next.reason);
     Some(Decision { effects: Vec::new(), records: Some(next), requeue: Some(SOON) })
+}
+
+fn has_withdrawn(input: &Input<'_, MigrationFlow>) -> bool {
+    let ledger = input.ledger;
+    matches!(input.observed.facts, Facts::Destination(_))
+        && ledger.phase == Phase::RollingBack
+        && ledger.reason == LOST
+        && ledger.is_started(Step::MoveCommitted)
 }
 
 /// Whether the destination waits for members of the source to leave an etcd that cannot be changed. Its other rows past the point of no

@@ -23,6 +23,8 @@ pub struct EtcdFacts {
     pub epoch: u64,
     /// Who wrote the Etcd last.
     pub fence: String,
+    /// Whether a member of the etcd that its members have joined was removed from it: from then on its own members are a quorum.
+    pub is_being_left: bool,
     /// Whether it has had no quorum for a while, by what its operator says.
     pub has_lost_quorum: bool,
     /// Members of the etcd that are not its own, nor of one that it joins.

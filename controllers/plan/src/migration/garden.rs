@@ -60,6 +60,9 @@ pub(crate) fn are_others_superseded(context: &Context) -> Check {
     garden(context, |facts| {
         let untold = facts.superseded.iter().find(|other| !other.is_told);
         match (obstacle(context, facts), facts.superseded.first()) {
+            (Some(_), _) if facts.gives_way.is_some() && !facts.refusals.is_empty() => {
+                is_destination_fit(context)
+            }
             (Some(_), _) if let Some(other) = &facts.gives_way => {
                 let message = format!(
                     "{other} is past its point of no return; it gives way when its etcd has had no quorum for a minute, and goes on otherwise"

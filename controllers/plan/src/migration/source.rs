@@ -106,7 +106,9 @@ pub(crate) fn note_controllers(context: &Context, notes: &mut Notes) {
 }
 
 fn are_stopped(workloads: &Workloads, fence: &str, what: &str) -> Check {
-    if workloads.is_stopped() && workloads.fence == fence {
+    // Where workloads exist, they are written once by this fence. Another migration may have deleted them.
+    let is_fenced = workloads.wanted.is_empty() || workloads.fence == fence;
+    if workloads.is_stopped() && is_fenced {
         Check::Met(format!("no {what} is left"))
     } else {
         Check::waiting("Stopping", format!("{} Pods of {what}s are left", workloads.pods))

@@ -176,6 +176,13 @@ impl ControlPlaneMigration {
         self.mode() == Some(MigrationMode::Live) && confirmed == Some(&self.spec.destination_seed)
     }
 
+    /// Whether the garden says that a forced migration could begin, but for a live one that may give way to it.
+    #[must_use]
+    pub fn waits_for_another(&self) -> bool {
+        let garden = self.status.get(Side::Garden.name());
+        garden.and_then(|part| part.get("reason")?.as_str()) == Some("OtherMayGoOn")
+    }
+
     /// Whether the etcd of the source has lost ownership, so that a rollback gave it other volumes.
     #[must_use]
     pub fn has_ended_ownership(&self) -> bool {
@@ -200,9 +207,11 @@ impl ControlPlaneMigration {
     #[must_use]
     pub fn has_committed(&self) -> bool {
         let is_started = |step: &Value| step["startTime"].is_string();
-        let phase = self.status.get(Side::Destination.name()).and_then(|part| part.get("phase")?.as_str());
-        self.step(Side::Destination, Step::MoveCommitted).is_some_and(is_started)
-            && !matches!(phase, Some("RollingBack" | "RolledBack"))
+        let part = self.status.get(Side::Destination.name());
+        let word = |field: &str| part.and_then(|part| part.get(field)?.as_str());
+        let goes_back = matches!(word("phase"), Some("RollingBack" | "RolledBack"))
+            || (word("phase") == Some("Failed") && word("failedPhase") == Some("RollingBack"));
+        self.step(Side::Destination, Step::MoveCommitted).is_some_and(is_started) && !goes_back
     }
 
     /// Whether `status.seedName` of the Shoot was set to the destination.

@@ -63,6 +63,11 @@ fn holds(etcd: &Etcd, kind: &str) -> bool {
     conditions(etcd).any(|condition| condition.kind == kind && condition.status == "True")
 }
 
+fn is_being_left(etcd: &Etcd) -> bool {
+    let joined = etcd.status.as_ref().and_then(|status| status.bootstrap_with_existing_cluster.as_ref());
+    joined.is_some_and(|joined| joined.being_left)
+}
+
 /// Whether the operator has seen no quorum for longer than an election, or the restart of a few members, takes.
 fn has_lost_quorum(etcd: &Etcd, now: Timestamp) -> bool {
     let is_long =
@@ -143,6 +148,7 @@ impl Etcds {
                 .and_then(|check| epoch(&check.id))
                 .unwrap_or_default(),
             fence: main.annotations().get(FENCE).cloned().unwrap_or_default(),
+            is_being_left: is_being_left(main),
             has_lost_quorum: has_lost_quorum(main, Timestamp::now()),
             unknown_members: u32::try_from(unknown_members(main).len()).unwrap_or(u32::MAX),
             joining: joining(main),

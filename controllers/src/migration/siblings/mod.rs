@@ -56,7 +56,14 @@ fn is_earlier(one: &ControlPlaneMigration, other: &ControlPlaneMigration) -> boo
 /// The migration that has to end before this one begins, if there is one.
 #[must_use]
 pub fn obstacle(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -> Option<String> {
+    // What it has left at that seed, it removes when the seed comes back.
+    let is_left = |other: &ControlPlaneMigration| {
+        other.is_destination_lost()
+            && other.spec.destination_seed == own.spec.destination_seed
+            && !other.has_side_ended(Side::Destination)
+    };
     let is_obstacle = |other: &&ControlPlaneMigration| match own.mode() {
+        _ if is_left(other) => true,
         // What clients have written at the destination of another one is not in the bucket of the source.
         Some(MigrationMode::Forced) if other.has_committed() => {
             let may_have_more = !other.has_moved_status() && other.spec.source_seed == own.spec.source_seed;
@@ -209,6 +216,7 @@ fn forced_to_same_seed(others: &[ControlPlaneMigration], own: &ControlPlaneMigra
             && other.metadata.deletion_timestamp.is_none()
             && other.spec.abort.is_none()
             && !other.has_side_ended(Side::Garden)
+            && other.waits_for_another()
     };
     others.iter().find(waits).map(ResourceExt::name_any)
 }

@@ -83,12 +83,17 @@ fn one_that_serves_at_its_destination_is_not_superseded() {
 fn live_one_gives_way_to_a_forced_one_with_the_same_seeds() {
     let own = committed(migration("m", "Live", ("a", "b"), 5));
     let found = |other: ControlPlaneMigration| forced_to_same_seed(&[other], &own);
-    let other = |mode, seeds, second| migration("o", mode, seeds, second);
+    let other = |mode, seeds, second| {
+        let waits = json!({"phase": "Running", "reason": "OtherMayGoOn"});
+        with(migration("o", mode, seeds, second), "garden", waits)
+    };
     assert_eq!(found(other("Forced", ("a", "b"), 6)), Some("o".to_owned()));
     assert_eq!(found(other("Classic", ("a", "b"), 6)), None);
     assert_eq!(found(other("Forced", ("a", "c"), 6)), None);
     assert_eq!(found(other("Forced", ("b", "a"), 6)), None);
     assert_eq!(found(other("Forced", ("a", "b"), 4)), None);
+    // It has not said that it could begin.
+    assert_eq!(found(migration("o", "Forced", ("a", "b"), 6)), None);
     let ended = json!({"phase": "Cancelled"});
     assert_eq!(found(with(other("Forced", ("a", "b"), 6), "garden", ended)), None);
     // It has given way as soon as its destination rolls back.

@@ -107,6 +107,7 @@ fn etcd(site: &SeedState, members: u32, has_gateway: bool) -> EtcdFacts {
         epoch: site.etcd.own.epoch,
         fence: site.etcd.members.fence.clone(),
         unknown_members: 0,
+        is_being_left: false,
         has_lost_quorum: false,
         joining: Joining::Apart,
         is_exposed: false,

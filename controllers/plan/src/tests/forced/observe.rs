@@ -107,6 +107,7 @@ fn etcd(site: &SimulatedSeed) -> EtcdFacts {
         epoch: members.own.epoch,
         fence: members.workload.fence.clone(),
         unknown_members: 0,
+        is_being_left: false,
         has_lost_quorum: false,
         joining: Joining::Apart,
         is_exposed: false,

@@ -100,6 +100,7 @@ fn etcd(world: &World, side: Side) -> EtcdFacts {
         epoch: etcd.epoch,
         fence: etcd.fence.clone(),
         unknown_members: if side == Side::Source { world.etcd.of(Side::Destination) as u32 } else { 0 },
+        is_being_left: side == Side::Destination && world.etcd.of(Side::Source) < MEMBERS as usize,
         has_lost_quorum: !is_serving && world.dead_since.is_some_and(|since| world.now >= since + 60),
         joining: if side == Side::Destination { world.etcd.joining(etcd) } else { Default::default() },
         is_exposed: etcd.is_exposed,

@@ -42,7 +42,22 @@ pub enum Exposer {
     Gateway(GatewayName),
 }
 
+/// From the port of a Gateway for peers of one member to that of the next.
+const PORTS_APART: u16 = 100;
+
 impl Exposer {
+    /// The port at which peers reach the member of a place. etcd takes members for the same whose peer URLs lead to the same address and
+    /// port, whatever their host names are; behind one Gateway all of them have one address.
+    fn peer_port(&self, at: u32, port: u16) -> u16 {
+        match self {
+            Self::LoadBalancers => port,
+            Self::Gateway(_) => {
+                let at = u16::try_from(at).unwrap_or(u16::MAX);
+                port.saturating_add(PORTS_APART.saturating_mul(at))
+            }
+        }
+    }
+
     /// Type of the Service of a member.
     pub(super) fn service_type(&self) -> &'static str {
         match self {
@@ -54,6 +69,7 @@ impl Exposer {
 
 /// A member as other seeds reach it.
 pub(super) struct MemberAddress {
+    at: u32,
     pub(super) pod: String,
     pub(super) host: String,
 }
@@ -94,16 +110,20 @@ impl Exposing<'_> {
         let place = |at| {
             let pod = names::pod(&self.etcd.name_any(), at);
             let id = short(self.migration);
-            MemberAddress { host: format!("{pod}-{id}.{namespace}.{}.{internal}", self.seed), pod }
+            MemberAddress { at, host: format!("{pod}-{id}.{namespace}.{}.{internal}", self.seed), pod }
         };
         Ok((0..self.members).map(place).collect())
     }
 
-    /// Routes of a Gateway to a member: one for each port.
+    /// Routes of a Gateway to a member: one for peers, and one for clients.
     pub(super) fn routes<'a>(&self, place: &'a MemberAddress, service: &'a str) -> [Route<'a>; 2] {
-        let members = &self.etcd.spec.etcd;
-        let route = |suffix, port| Route { suffix, host: &place.host, service, port };
-        [route("peer", members.peer_port()), route("client", members.client_port())]
+        let (peer, client) = (self.etcd.spec.etcd.peer_port(), self.etcd.spec.etcd.client_port());
+        let host = &place.host;
+        let gateway_port = self.exposer.peer_port(place.at, peer);
+        [
+            Route { suffix: "peer", host, service, gateway_port, port: peer },
+            Route { suffix: "client", host, service, gateway_port: client, port: client },
+        ]
     }
 
     /// A Gateway tells members apart by the name that a client of TLS asks for.
@@ -122,7 +142,7 @@ impl Exposing<'_> {
         let url = |tls: bool, port: u16| format!("{}://{}:{port}", names::scheme(tls), place.host);
         ExposedMember {
             name: names::member(self.etcd, at),
-            peer_url: url(members.peer_url_tls.is_some(), members.peer_port()),
+            peer_url: url(members.peer_url_tls.is_some(), self.exposer.peer_port(at, members.peer_port())),
             client_url: url(members.client_url_tls.is_some(), members.client_port()),
         }
     }

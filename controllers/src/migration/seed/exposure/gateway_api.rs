@@ -6,7 +6,7 @@ use std::str::FromStr;
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, PostParams, Preconditions},
-    core::{DynamicObject, ObjectMeta},
+    core::{DynamicObject, GroupVersionKind, ObjectMeta},
     discovery::{self, ApiResource},
 };
 use serde::Deserialize;
@@ -24,8 +24,8 @@ const GROUP: &str = "gateway.networking.k8s.io";
 const GATEWAY: &str = "Gateway";
 const ROUTE: &str = "TLSRoute";
 
-/// Name of a Gateway, with its namespace. Its listeners have protocol TLS in mode Passthrough at the ports of members, and allow routes
-/// from the namespaces of control planes.
+/// Name of a Gateway, with its namespace. Its listeners have protocol TLS in mode Passthrough, at a port for the peers of each member of
+/// an etcd and at one for clients, and allow routes from the namespaces of control planes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewayName {
     namespace: String,
@@ -45,7 +45,7 @@ impl FromStr for GatewayName {
     }
 }
 
-/// A route that is wanted: connections to a port of the Gateway that ask for a host go to the same port of a Service.
+/// A route that is wanted: connections to a port of the Gateway that ask for a host go to a port of a Service.
 #[derive(Clone, Copy, Debug)]
 pub struct Route<'a> {
     /// What the name of the object ends with.
@@ -54,7 +54,9 @@ pub struct Route<'a> {
     pub host: &'a str,
     /// Name of the Service.
     pub service: &'a str,
-    /// Port of the Gateway and of the Service.
+    /// Port of the Gateway.
+    pub gateway_port: u16,
+    /// Port of the Service.
     pub port: u16,
 }
 
@@ -64,6 +66,8 @@ pub struct Routes {
     gateway: GatewayName,
     /// The address of the Gateway, or its host name; `None` while it has none.
     pub address: Option<String>,
+    /// Why there can be no routes yet: there is no such Gateway, or no kind of routes.
+    missing: Option<String>,
     kind: ApiResource,
     all: Vec<DynamicObject>,
 }
@@ -110,27 +114,36 @@ struct Condition {
 }
 
 impl Routes {
-    /// Reads the Gateway, and the routes of a namespace with this label, in the most stable version of TLSRoute that is served.
+    /// Reads the Gateway, and the routes of a namespace with this label, in the most stable version of TLSRoute that is served. A Gateway
+    /// that is not there is observed as such.
     ///
     /// # Errors
-    /// [`Error::Read`]; [`Error::Missing`] where there is no such Gateway or no TLSRoute is served.
+    /// [`Error::Read`].
     pub async fn read(client: &Client, namespace: &str, label: &str, gateway: &GatewayName) -> Result<Self> {
-        let group = discovery::group(client, GROUP).await.map_err(Error::read("the Gateway API"))?;
-        let kind_of = |kind: &str| {
-            let found = group.recommended_kind(kind).map(|(resource, _)| resource);
-            found.ok_or_else(|| Error::Missing(format!("kind {kind} of group {GROUP}")))
+        let served = match discovery::group(client, GROUP).await {
+            Ok(group) => group.resources_by_stability().into_iter().map(|(resource, _)| resource).collect(),
+            Err(kube::Error::Discovery(_)) => Vec::new(),
+            Err(error) => return Err(Error::read("the Gateway API")(error)),
         };
-        let (gateway_kind, kind) = (kind_of(GATEWAY)?, kind_of(ROUTE)?);
-        let gateways =
-            Api::<DynamicObject>::namespaced_with(client.clone(), &gateway.namespace, &gateway_kind);
-        let found = gateways.get_opt(&gateway.name).await.map_err(Error::read(gateway.to_string()))?;
-        let found = found.ok_or_else(|| Error::Missing(gateway.to_string()))?;
-        let status: GatewayStatus = part(&found, "status");
+        let kind_of = |kind: &str| served.iter().find(|resource| resource.kind == kind).cloned();
+        let (Some(gateways), Some(kind)) = (kind_of(GATEWAY), kind_of(ROUTE)) else {
+            let why = format!("kinds {GATEWAY} and {ROUTE} of group {GROUP} are not served");
+            return Ok(Self::without(gateway, why));
+        };
+        let all = Api::<DynamicObject>::namespaced_with(client.clone(), &gateway.namespace, &gateways);
+        let found = all.get_opt(&gateway.name).await.map_err(Error::read(gateway.to_string()))?;
+        let missing = found.is_none().then(|| format!("there is no {gateway}"));
+        let status: GatewayStatus = found.map(|found| part(&found, "status")).unwrap_or_default();
+        let address = status.addresses.into_iter().map(|address| address.value).find(|one| !one.is_empty());
         let routes = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind);
         let all = routes.list(&ListParams::default().labels(label)).await;
         let all = all.map_err(Error::read(format!("TLSRoutes of {namespace}")))?.items;
-        let address = status.addresses.into_iter().map(|address| address.value).find(|one| !one.is_empty());
-        Ok(Self { gateway: gateway.clone(), address, kind, all })
+        Ok(Self { gateway: gateway.clone(), address, missing, kind, all })
+    }
+
+    fn without(gateway: &GatewayName, why: String) -> Self {
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1", ROUTE));
+        Self { gateway: gateway.clone(), address: None, missing: Some(why), kind, all: Vec::new() }
     }
 
     /// Those of the objects that `keep` names.
@@ -148,6 +161,9 @@ impl Routes {
     /// Why connections of a route do not go to its Service yet; `None` where the Gateway says that they do.
     #[must_use]
     pub fn pending(&self, metadata: &ObjectMeta, route: Route<'_>) -> Option<String> {
+        if let Some(why) = &self.missing {
+            return Some(why.clone());
+        }
         let name = object_name(metadata, route);
         let Some(found) = self.all.iter().find(|one| one.name_any() == name) else {
             return Some(format!("there is no {ROUTE} {name}"));
@@ -174,8 +190,11 @@ impl Routes {
     /// Makes a route that is missing.
     ///
     /// # Errors
-    /// [`Error::Write`].
+    /// [`Error::Write`]; [`Error::Missing`] where there can be no routes yet.
     pub async fn ensure(&self, client: &Client, metadata: &ObjectMeta, route: Route<'_>) -> Result<()> {
+        if let Some(why) = &self.missing {
+            return Err(Error::Missing(why.clone()));
+        }
         let name = object_name(metadata, route);
         if self.all.iter().any(|one| one.name_any() == name) {
             return Ok(());
@@ -193,7 +212,7 @@ impl Routes {
         object.metadata.namespace.clone_from(&metadata.namespace);
         object.metadata.labels.clone_from(&metadata.labels);
         object.data = json!({"spec": {
-            "parentRefs": [{"group": GROUP, "kind": GATEWAY, "namespace": namespace, "name": name, "port": route.port}],
+            "parentRefs": [{"group": GROUP, "kind": GATEWAY, "namespace": namespace, "name": name, "port": route.gateway_port}],
             "hostnames": [route.host],
             "rules": [{"backendRefs": [{"name": route.service, "port": route.port}]}],
         }});
@@ -250,7 +269,7 @@ mod tests {
     use super::*;
 
     const ROUTE_TO_PEER: Route<'_> =
-        Route { suffix: "peer", host: "m.example.com", service: "s", port: 2380 };
+        Route { suffix: "peer", host: "m.example.com", service: "s", gateway_port: 2480, port: 2380 };
 
     fn metadata() -> ObjectMeta {
         ObjectMeta { name: Some("etcd-main-0-1".to_owned()), ..ObjectMeta::default() }
@@ -262,7 +281,7 @@ mod tests {
             &kube::core::GroupVersionKind::gvk(GROUP, "v1", ROUTE),
             "tlsroutes",
         );
-        Routes { gateway, address: None, kind, all }
+        Routes { gateway, address: None, missing: None, kind, all }
     }
 
     /// A route of generation 2 with these parents in its status.

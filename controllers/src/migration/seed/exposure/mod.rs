@@ -59,7 +59,7 @@ impl Exposed {
     /// Reads those of a namespace, whichever migration has made them.
     ///
     /// # Errors
-    /// [`Error::Read`]; [`Error::Missing`] where the Gateway is not there.
+    /// [`Error::Read`].
     pub async fn read(client: &Client, namespace: &str, exposer: &Exposer) -> Result<Self> {
         let routes = async {
             Ok(match exposer {
