@@ -131,7 +131,8 @@ impl<'a> Shoot<'a> {
         self.is_moving()
             && match self.last_operation() {
                 ("LiveMigrate", state) if state != "Succeeded" => true,
-                ("Migrate", _) => false,
+                // Repot records a live migration as Migrate, and tells of its steps.
+                ("Migrate", _) => Progress(self.0).is_current(),
                 ("Restore", state) if state != "Succeeded" => false,
                 _ => self.trigger() == Trigger::Live || Progress(self.0).is_current(),
             }

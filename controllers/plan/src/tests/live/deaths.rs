@@ -8,7 +8,10 @@ use crate::{
     flow::LedgerOf,
     ledger::Phase,
     migration::{MigrationFlow, Side, Step},
-    tests::sim::{Ledgers, NEVER},
+    tests::{
+        classic::zone::is_in,
+        sim::{Ledgers, NEVER},
+    },
 };
 
 impl World {
@@ -45,22 +48,26 @@ impl World {
         self.going_back.extend(back.map(|(side, _)| *side));
     }
 
-    /// Whether somebody has created the forced migration.
+    /// Whether somebody has created the forced migration, and not deleted it.
     pub(super) fn is_forced(&self) -> bool {
-        self.now >= self.forced_at
+        self.now >= self.forced_at && !is_in(self.unforced, self.now)
     }
 
-    /// The source dies in the moment in which no member can be removed without it. The forced migration supersedes this one as soon as
-    /// the destination says that it has gone back.
+    /// The source dies in the moment in which no member can be removed without it. The forced migration supersedes this one some time
+    /// after the destination has said that it goes back. Meanwhile somebody may delete it, and create another one.
     pub(super) fn run_death(&mut self, destination: Option<&LedgerOf<MigrationFlow>>) {
         let Some(ledger) = destination.filter(|_| self.case == Case::SourceDies) else { return };
         let is_whole = self.etcd.of(Side::Source) == MEMBERS as usize;
         if self.dead_since.is_none() && ledger.is_started(Step::MoveCommitted) && is_whole {
             self.dead_since = Some(self.now);
             self.forced_at = self.now + self.rng.within(0, 3_000);
+            let deleted_at = self.forced_at + self.rng.within(0, 300);
+            if self.rng.percent(40) {
+                self.unforced = (deleted_at, deleted_at + self.rng.within(10, 900));
+            }
             // The source is the second side.
             self.faults.cut_off = Some((1, self.now, NEVER));
         }
-        self.is_superseded |= self.is_forced() && ledger.phase.is_rollback();
+        self.is_superseded |= self.is_forced() && ledger.phase.is_rollback() && self.rng.percent(30);
     }
 }

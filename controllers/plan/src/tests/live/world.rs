@@ -19,7 +19,7 @@ use crate::{
     tests::{
         classic::{
             site::{Requests, Workload},
-            zone::{Zone, is_in},
+            zone::{Window, Zone, is_in},
         },
         rng::Rng,
         sim::{Build, FaultRates, Ledgers, Model, NEVER, Sim},
@@ -124,6 +124,7 @@ pub(super) struct World {
     /// Since when the source is dead, when the forced migration is created, and whether that one goes on in place of this one.
     pub(super) dead_since: Option<u64>,
     pub(super) forced_at: u64,
+    pub(super) unforced: Window,
     pub(super) is_superseded: bool,
     /// The source is given up, so requests fail until clients find the destination.
     pub(super) is_given_up: bool,
@@ -288,6 +289,7 @@ impl Model for World {
             going_back: BTreeSet::new(),
             dead_since: None,
             forced_at: NEVER,
+            unforced: (0, 0),
             is_superseded: false,
             is_given_up: false,
             broken: None,
@@ -345,7 +347,7 @@ impl Model for World {
     }
 
     fn may_withdraw(&self) -> bool {
-        self.dead_since.is_some() && self.is_forced()
+        self.dead_since.is_some() && self.now >= self.forced_at
     }
 
     fn is_report(effect: &Effect) -> bool {
