@@ -289,6 +289,27 @@ fn progress_of_an_earlier_migration_does_not_make_a_classic_one_live() {
 }
 
 #[test]
+fn live_migration_that_repot_records_as_migrate_is_known_by_its_steps() {
+    let moves_since = |requested: &'static str| {
+        move |shoot: &mut Value| {
+            moves(shoot);
+            annotate(shoot, "migration.gardener.cloud/requested-at", requested);
+            shoot["status"]["lastOperation"] = json!({"type": "Migrate", "state": "Processing"});
+            let mut joining = condition("DestinationEtcdPeersJoined", "False", "Progressing");
+            for time in ["lastTransitionTime", "lastUpdateTime"] {
+                joining[time] = json!("2026-01-02T00:00:00Z");
+            }
+            shoot["status"]["liveMigration"] = json!({"conditions": [joining]});
+        }
+    };
+    let abort = |shoot: &mut Value| annotate(shoot, ABORT, "force");
+    accepts(&update(moves_since("2026-01-01T00:00:00Z"), abort), &mk_facts());
+    // What the status tells is of an earlier one.
+    let late = update(moves_since("2026-01-03T00:00:00Z"), abort);
+    rejects(&late, &mk_facts(), &["live-abort-in-time"]);
+}
+
+#[test]
 fn texts_name_the_step_and_the_condition_of_gardener() {
     let joining = json!([condition("DestinationEtcdPeersJoined", "False", "MembersMissing")]);
     let abort = update(|shoot| moving_live(shoot, &joining), |shoot| annotate(shoot, ABORT, "true"));
