@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -111,12 +112,15 @@ func (s *session) verify(ctx context.Context) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.deadline)
 	defer cancel()
 	items := map[string]int{}
+	var behind []error
 	for _, f := range s.followers {
 		count, err := f.verify(ctx)
-		if err != nil {
-			return nil, err
-		}
+		behind = append(behind, err)
 		items[f.mode] = count
+	}
+	// Which of them are behind tells where they are served.
+	if err := errors.Join(behind...); err != nil {
+		return nil, err
 	}
 	events := 0
 	if s.recorder != nil {

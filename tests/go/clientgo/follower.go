@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"sort"
+	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -258,6 +259,22 @@ func (f *follower) verify(ctx context.Context) (int, error) {
 	return items, nil
 }
 
+// newest is the highest resourceVersion of these objects.
+func newest(objects map[string]any) uint64 {
+	var highest uint64
+	for _, object := range objects {
+		var text string
+		if fields, is := object.(map[string]any); is {
+			text, _, _ = unstructured.NestedString(fields, "metadata", "resourceVersion")
+		} else if accessor, err := meta.Accessor(object); err == nil {
+			text = accessor.GetResourceVersion()
+		}
+		version, _ := strconv.ParseUint(text, 10, 64)
+		highest = max(highest, version)
+	}
+	return highest
+}
+
 func difference(listed, copied map[string]any) error {
 	var differing []string
 	for key, object := range listed {
@@ -274,5 +291,6 @@ func difference(listed, copied map[string]any) error {
 		return nil
 	}
 	sort.Strings(differing)
-	return fmt.Errorf("LIST has %d and the copy %d objects; not equal: %v", len(listed), len(copied), differing)
+	return fmt.Errorf("LIST has %d objects up to version %d, and the copy %d up to %d; not equal: %v",
+		len(listed), newest(listed), len(copied), newest(copied), differing)
 }
