@@ -176,11 +176,12 @@ impl ControlPlaneMigration {
         self.mode() == Some(MigrationMode::Live) && confirmed == Some(&self.spec.destination_seed)
     }
 
-    /// Whether the garden says that a forced migration could begin, but for a live one that may give way to it.
+    /// Whether the garden says that a forced migration could begin, but for a live one that may give way to it, or is being told to end.
     #[must_use]
     pub fn waits_for_another(&self) -> bool {
         let garden = self.status.get(Side::Garden.name());
-        garden.and_then(|part| part.get("reason")?.as_str()) == Some("OtherMayGoOn")
+        let reason = garden.and_then(|part| part.get("reason")?.as_str());
+        matches!(reason, Some("OtherMayGoOn" | "SettingFinalizer" | "Superseding"))
     }
 
     /// Whether the etcd of the source has lost ownership, so that a rollback gave it other volumes.

@@ -92,6 +92,9 @@ fn live_one_gives_way_to_a_forced_one_with_the_same_seeds() {
     assert_eq!(found(other("Forced", ("a", "c"), 6)), None);
     assert_eq!(found(other("Forced", ("b", "a"), 6)), None);
     assert_eq!(found(other("Forced", ("a", "b"), 4)), None);
+    // The other one has given way, and is being told to end: it must not go on now.
+    let told = json!({"phase": "Running", "reason": "Superseding"});
+    assert_eq!(found(with(other("Forced", ("a", "b"), 6), "garden", told)), Some("o".to_owned()));
     // It has not said that it could begin.
     assert_eq!(found(migration("o", "Forced", ("a", "b"), 6)), None);
     let ended = json!({"phase": "Cancelled"});
