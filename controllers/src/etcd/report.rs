@@ -149,7 +149,9 @@ fn joined(pass: &Pass, before: &Status) -> Option<Joined> {
     let earlier = known.and_then(|known| known.joined_at);
     let others = pass.known.and_then(MembershipStatus::others);
     Some(Joined {
-        being_left: was_being_left || others.is_some_and(|others| others < existing.members.len()),
+        // Before it is asked for, a member that is missing there is being replaced by its own operator.
+        being_left: was_being_left
+            || (!asked && others.is_some_and(|others| others < existing.members.len())),
         joined_at: earlier.or_else(|| complete.then(|| pass.now.to_rfc3339())),
         members: existing.members,
         client_endpoints: existing.client_endpoints,

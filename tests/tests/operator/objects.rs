@@ -114,9 +114,49 @@ fn what_cannot_be_is_refused_with_its_reason() {
         }
         // Unlike elsewhere, volumes may be changed. No member has founded anything on those.
         place.patch(json!({"spec": {"volumeClaimTemplate": "other"}})).await?;
-        let etcd = json!({"bootstrapWithExistingCluster": joins});
-        place.patch(json!({"spec": {"volumeClaimTemplate": "another", "etcd": etcd, "replicas": 1}})).await
+        let joins_etcd = json!({"bootstrapWithExistingCluster": joins});
+        place
+            .patch(json!({"spec": {"volumeClaimTemplate": "another", "etcd": joins_etcd, "replicas": 1}}))
+            .await?;
+        what_is_given_up_stays_so(&place, &joins).await
     });
+}
+
+/// Members that gave the etcd up that they were in have data of it: they never run again on the same volumes.
+async fn what_is_given_up_stays_so(place: &TestNamespace, joins: &Value) -> Result<()> {
+    let joining = |existing: Value, more: Value| {
+        let mut spec = json!({"etcd": {"bootstrapWithExistingCluster": existing}});
+        for (field, value) in more.as_object().into_iter().flatten() {
+            spec[field] = value.clone();
+        }
+        json!({"spec": spec})
+    };
+    let abandoned = || json!({"abandoned": true});
+    let refused = |said: Result<()>, why: &str| match said {
+        Ok(()) => anyhow::bail!("it was allowed, and not refused by {why:?}"),
+        Err(error) => {
+            let said = format!("{error:#}");
+            ensure!(said.contains(why), "{said}");
+            Ok(())
+        }
+    };
+    refused(place.patch(joining(abandoned(), json!({}))).await, "abandoned needs replicas 0")?;
+    // The field was removed where members of the other seed were to leave; to give up, it is set once more.
+    place.patch(joining(Value::Null, json!({"replicas": 0}))).await?;
+    refused(place.patch(joining(joins.clone(), json!({}))).await, "only when the Etcd is made")?;
+    let mut whole = joins.clone();
+    whole["abandoned"] = true.into();
+    place.patch(joining(whole, json!({}))).await?;
+    for (existing, more) in [
+        (json!({"abandoned": false}), json!({})),
+        (json!({"abandoned": null}), json!({})),
+        (Value::Null, json!({})),
+        (json!({}), json!({"replicas": 1})),
+        (Value::Null, json!({"replicas": 1})),
+    ] {
+        refused(place.patch(joining(existing, more)).await, "until it has another volumeClaimTemplate")?;
+    }
+    place.patch(joining(Value::Null, json!({"replicas": 1, "volumeClaimTemplate": "third"}))).await
 }
 
 /// Changes the id of the Etcd `owned`, which has the epoch 7.

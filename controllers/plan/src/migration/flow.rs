@@ -53,8 +53,8 @@ impl Flow for MigrationFlow {
     }
 
     /// Nobody waits for the source of a forced migration. When it comes back, its controller does the rows of its side. Nor does anybody
-    /// wait for the source of a migration that a forced one supersedes, for a destination from which another one goes on, or for one that never comes
-    /// back.
+    /// wait for the source of a migration that a forced one supersedes. The same holds of two destinations: one from which another
+    /// migration goes on, and one that never comes back.
     fn takes_part(observed: &Observed, side: Side) -> bool {
         let request = &observed.request;
         if side == Side::Destination {

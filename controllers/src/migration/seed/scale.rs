@@ -1,16 +1,12 @@
 //! Replicas of Deployments and Etcds, written under the versions that were observed.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::{
-    Api, Client, ResourceExt,
-    api::{DeleteParams, Preconditions},
-};
+use kube::{Api, Client, ResourceExt};
 use repot_plan::migration::observed::Replicas;
 use serde_json::{Value, json};
 
-use super::{params, under};
+use super::{delete_all, params, under};
 use crate::{
-    errors::{is_conflict, is_not_found},
     etcd::api::{Etcd, FENCE},
     migration::error::{Error, Result},
 };
@@ -68,17 +64,7 @@ pub async fn delete<'a>(
     namespace: &str,
     found: impl Iterator<Item = &'a Deployment>,
 ) -> Result<()> {
-    let all = Api::<Deployment>::namespaced(client.clone(), namespace);
-    for deployment in found.filter(|deployment| deployment.metadata.deletion_timestamp.is_none()) {
-        let name = deployment.name_any();
-        let preconditions = Some(Preconditions { uid: deployment.uid(), resource_version: None });
-        let params = DeleteParams { preconditions, ..DeleteParams::background() };
-        match all.delete(&name, &params).await {
-            Err(error) if is_not_found(&error) || is_conflict(&error) => {}
-            outcome => drop(outcome.map_err(Error::write(format!("delete Deployment {name}")))?),
-        }
-    }
-    Ok(())
+    delete_all(&Api::<Deployment>::namespaced(client.clone(), namespace), "Deployment", found).await
 }
 
 /// Gives one Etcd its replicas. One that is stopped remembers how many it had.

@@ -53,6 +53,12 @@ fn is_earlier(one: &ControlPlaneMigration, other: &ControlPlaneMigration) -> boo
     age(one) < age(other)
 }
 
+fn has_same_seeds(one: &ControlPlaneMigration, other: &ControlPlaneMigration) -> bool {
+    let seeds =
+        |one: &ControlPlaneMigration| (one.spec.source_seed.clone(), one.spec.destination_seed.clone());
+    seeds(one) == seeds(other)
+}
+
 /// The migration that has to end before this one begins, if there is one.
 #[must_use]
 pub fn obstacle(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -> Option<String> {
@@ -85,8 +91,7 @@ pub fn may_give_way(others: &[ControlPlaneMigration], own: &ControlPlaneMigratio
     let may = |other: &&ControlPlaneMigration| {
         own.mode() == Some(MigrationMode::Forced)
             && other.mode() == Some(MigrationMode::Live)
-            && other.spec.source_seed == own.spec.source_seed
-            && other.spec.destination_seed == own.spec.destination_seed
+            && has_same_seeds(other, own)
             && is_earlier(other, own)
             && other.has_committed()
             && !other.has_moved_status()
@@ -210,8 +215,7 @@ pub async fn forced_instead(
 fn forced_to_same_seed(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -> Option<String> {
     let waits = |other: &&ControlPlaneMigration| {
         other.mode() == Some(MigrationMode::Forced)
-            && other.spec.source_seed == own.spec.source_seed
-            && other.spec.destination_seed == own.spec.destination_seed
+            && has_same_seeds(other, own)
             && is_earlier(own, other)
             && other.metadata.deletion_timestamp.is_none()
             && other.spec.abort.is_none()

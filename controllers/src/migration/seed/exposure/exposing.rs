@@ -212,7 +212,8 @@ impl Exposing<'_> {
         let owner = OwnerRecordOf::new(self.etcd)?;
         let wanted = names.iter().map(|(name, addresses)| (name.as_str(), addresses.clone())).collect();
         let is_answered = owner.zone_answers(wanted).await;
-        Ok((!is_answered)
-            .then(|| "the servers of the zone do not answer with the addresses of the Services".to_owned()))
+        Ok((!is_answered).then(|| {
+            "the servers of the zone do not answer with the addresses that lead to the members".to_owned()
+        }))
     }
 }

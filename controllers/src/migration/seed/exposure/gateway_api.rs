@@ -5,19 +5,17 @@ use std::str::FromStr;
 
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, PostParams, Preconditions},
+    api::{ListParams, PostParams},
     core::{DynamicObject, GroupVersionKind, ObjectMeta},
     discovery::{self, ApiResource},
 };
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::{
-    errors::is_not_found,
-    migration::{
-        error::{Error, Result},
-        names::MANAGER,
-    },
+use crate::migration::{
+    error::{Error, Result},
+    names::MANAGER,
+    seed::delete_all,
 };
 
 const GROUP: &str = "gateway.networking.k8s.io";
@@ -225,15 +223,7 @@ impl Routes {
     /// [`Error::Write`]; the next pass goes on.
     pub async fn remove(&self, client: &Client, namespace: &str) -> Result<()> {
         let all = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &self.kind);
-        for route in self.all.iter().filter(|one| one.metadata.deletion_timestamp.is_none()) {
-            let preconditions = Some(Preconditions { uid: route.uid(), resource_version: None });
-            let params = DeleteParams { preconditions, ..DeleteParams::default() };
-            match all.delete(&route.name_any(), &params).await {
-                Err(error) if is_not_found(&error) => {}
-                outcome => drop(outcome.map_err(Error::write("delete the TLSRoute of a member"))?),
-            }
-        }
-        Ok(())
+        delete_all(&all, ROUTE, self.all.iter()).await
     }
 
     /// Whether there is none.

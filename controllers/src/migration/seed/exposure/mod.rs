@@ -16,10 +16,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Service;
-use kube::{
-    Api, Client, ResourceExt,
-    api::{DeleteParams, PostParams, Preconditions},
-};
+use kube::{Api, Client, ResourceExt, api::PostParams};
 use repot_api::names::{OPERATION, OPERATION_RECONCILE};
 use repot_extension::kinds::DNSRecord;
 use repot_plan::migration::observed::Exposure;
@@ -32,13 +29,10 @@ pub use gateway_api::GatewayName;
 use exposing::MemberAddress;
 use gateway_api::Routes;
 
-use super::{api_record, extensions, params, read::list, under};
-use crate::{
-    errors::is_not_found,
-    migration::{
-        error::{Error, Result},
-        names::{MADE_BY, MANAGER},
-    },
+use super::{api_record, delete_all, extensions, params, read::list, under};
+use crate::migration::{
+    error::{Error, Result},
+    names::{MADE_BY, MANAGER},
 };
 
 /// Objects of an exposure, as they were observed.
@@ -215,16 +209,8 @@ impl Exposed {
         if let Some(routes) = &self.routes {
             routes.remove(client, namespace).await?;
         }
-        let all = Api::<Service>::namespaced(client.clone(), namespace);
-        for service in self.services.iter().filter(|one| one.metadata.deletion_timestamp.is_none()) {
-            let preconditions = Some(Preconditions { uid: service.uid(), resource_version: None });
-            let params = DeleteParams { preconditions, ..DeleteParams::default() };
-            match all.delete(&service.name_any(), &params).await {
-                Err(error) if is_not_found(&error) => {}
-                outcome => drop(outcome.map_err(Error::write("delete the Service of a member"))?),
-            }
-        }
-        Ok(())
+        let services = Api::<Service>::namespaced(client.clone(), namespace);
+        delete_all(&services, "Service", self.services.iter()).await
     }
 
     /// Whether nothing of it exists.
