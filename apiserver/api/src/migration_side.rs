@@ -29,6 +29,8 @@ static SIDE_STEPS: Schema = Schema::of(
 static COUNT: Schema = Schema::of("Number of replicas.", Shape::Integer);
 static API_SERVERS: Schema =
     Schema::of("Replicas of the kube-apiservers before they were stopped, by workload.", Shape::Map(&COUNT));
+static TUNNEL_SERVERS: Schema =
+    Schema::of("Live: replicas of the servers of the tunnel to the Shoot, by workload.", Shape::Map(&COUNT));
 static API_ANSWERED: Schema = Schema::of(
     "When the kube-apiservers of the source answered last before the outage.",
     Shape::String(Some("date-time")),
@@ -157,6 +159,7 @@ pub(crate) static SIDE: Schema = Schema {
         Field::optional("shrunk", &SHRUNK),
         Field::optional("startTime", &TIME),
         Field::optional("steps", &SIDE_STEPS),
+        Field::optional("tunnelServers", &TUNNEL_SERVERS),
         Field::optional("volumes", &VOLUMES),
         Field::optional("workerless", &WORKERLESS),
     ]),

@@ -139,6 +139,7 @@ fn a_ledger_of_a_side_is_a_status_that_the_api_accepts() {
         etcd_replicas: Some(3),
         owner_epoch: Some(2),
         ownership_ended: true,
+        tunnel_servers: Replicas::from([("vpn-seed-server".to_owned(), 1)]),
         shrunk: true,
         final_snapshot: Some(FinalSnapshot { name: "final".into(), revision: 7, epoch: 1 }),
         loss: Some(Loss {

@@ -40,6 +40,7 @@ pub static PLAN: Plan<MigrationFlow> = Plan {
         "ownerEpoch",
         "ownershipEnded",
         "shrunk",
+        "tunnelServers",
         "volumes",
         "workerless",
     ],

@@ -1,6 +1,6 @@
 //! The forward table. What a row stops at the source is served by the destination before.
 
-use super::{members as etcd, rows};
+use super::{members as etcd, rows, tunnel};
 use crate::{
     flow::{OnFailure, Proof, Row, Timeout},
     migration::{MigrationFlow, Side, Step, shared},
@@ -53,13 +53,17 @@ pub(super) static FORWARD: &[Row<MigrationFlow>] = &[
         proof: Proof::HeldUntil(Step::MoveCommitted),
         ..rows::SIX_MEMBER_ETCD_READY
     },
+    Row { after: &[Step::SourceMembersExposed, Step::DestinationPrepared], ..tunnel::TUNNEL_EXPOSED },
+    Row { after: &[Step::TunnelExposed], ..tunnel::TEMPORARY_CLIENT_STARTED },
     Row {
-        after: &[Step::SixMemberEtcdReady],
+        // A kube-apiserver that reaches no aggregated API says so in the Shoot, and those of the source believe it.
+        after: &[Step::SixMemberEtcdReady, Step::TemporaryClientStarted],
         proof: Proof::HeldUntil(Step::MoveCommitted),
         ..shared::API_SERVES
     },
+    Row { after: &[Step::ApiServes], ..tunnel::TUNNEL_SERVES },
     Row {
-        after: &[Step::ApiServes, Step::FormerTtlExpired],
+        after: &[Step::TunnelServes, Step::FormerTtlExpired],
         proof: Proof::HeldUntil(Step::MoveCommitted),
         ..shared::DNS_RECORDS_MIGRATED
     },
@@ -110,7 +114,11 @@ pub(super) static FORWARD: &[Row<MigrationFlow>] = &[
     Row { after: &[Step::MoveCommitted], ..rows::SOURCE_MEMBERS_REMOVED },
     Row { after: &[Step::SourceMembersRemoved], ..rows::SOURCE_ETCD_STOPPED },
     Row { after: &[Step::SourceMembersRemoved], ..rows::OWNER_RECORD_TAKEN },
-    Row { after: &[Step::OwnerRecordTaken, Step::SourceEtcdStopped], ..rows::DESTINATION_MEMBERS_HIDDEN },
+    Row { after: &[Step::MoveCommitted], ..tunnel::TUNNEL_MOVED },
+    Row {
+        after: &[Step::OwnerRecordTaken, Step::SourceEtcdStopped, Step::TunnelMoved],
+        ..rows::DESTINATION_MEMBERS_HIDDEN
+    },
     Row { after: &[Step::OwnerRecordTaken], ..rows::SNAPSHOT_STORED },
     Row { after: &[Step::MoveCommitted], ..shared::EXTENSIONS_MIGRATED },
     Row {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::tunnel;
 use crate::{
     ledger::Check,
     migration::{
@@ -40,6 +41,9 @@ pub(super) fn does_source_serve(context: &Context) -> Check {
                            migrate the Shoot in mode Classic";
             Check::blocked("NoGateway", message)
         }
+        Some(_) if facts.tunnel.invalid.is_some() => {
+            Check::blocked("TunnelInvalid", facts.tunnel.invalid.clone().unwrap_or_default())
+        }
         _ => from::does_source_serve(context),
     })
 }
@@ -64,6 +68,7 @@ pub(super) fn are_exposed_at_source(context: &Context) -> Check {
 /// Replicas are noted as early as this: the destination starts its kube-apiservers while those of the source run.
 pub(super) fn note_source(context: &Context, notes: &mut Notes) {
     note_controllers(context, notes);
+    tunnel::note_servers(context, notes);
     if let Some(facts) = context.at_source() {
         notes.owner_epoch.get_or_insert(facts.etcd.epoch);
     }

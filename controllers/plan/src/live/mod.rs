@@ -16,6 +16,7 @@
 //! | `withdrawn.rs` | when the point of no return is taken back |
 //! | `rows.rs` | rows that the forward tables have in common |
 //! | `members.rs` | checks and effects of rows on the members of the etcd |
+//! | `tunnel.rs` | rows on the tunnel to the Shoot |
 //! | `plan.rs` | the version of the tables |
 //! | `progress.rs` | what the status of the Shoot shows of it |
 
@@ -26,6 +27,7 @@ pub(crate) mod progress;
 mod rollback;
 mod rows;
 mod shrunk;
+mod tunnel;
 mod withdrawn;
 
 pub use plan::{PLAN, PLAN_VERSION, PLANS, SHRUNK_PLAN, decide};

@@ -1,6 +1,6 @@
 //! The rollback table: clients are led back to the source, and then the members of the destination leave the etcd.
 
-use super::members as etcd;
+use super::{members as etcd, tunnel};
 use crate::{
     flow::Row,
     ledger::Check,
@@ -60,6 +60,7 @@ pub(super) static ROLLBACK: &[Row<MigrationFlow>] = &[
         effects: etcd::remove_lost_members,
         ..day_long(Side::Source, Step::LostMembersRemoved, etcd::have_lost_members_left)
     },
+    Row { after: &[Step::DestinationStopped], ..tunnel::TEMPORARY_CLIENT_REMOVED },
     Row {
         // A member that restarts is missed where others never come back.
         after: &[Step::DestinationStopped, Step::LostMembersRemoved],

@@ -2,7 +2,7 @@
 //! where these are too far from each other (`spec.forceShrinkEtcd`). Members of the source leave first, so there is an outage: until the
 //! destination serves on its own members and clients find it.
 
-use super::{members as etcd, rows};
+use super::{members as etcd, rows, tunnel};
 use crate::{
     flow::{OnFailure, Proof, Row},
     migration::{
@@ -52,6 +52,8 @@ pub(super) static SHRUNK: &[Row<MigrationFlow>] = &[
         proof: Proof::HeldUntil(Step::MoveCommitted),
         ..rows::SIX_MEMBER_ETCD_READY
     },
+    Row { after: &[Step::SourceMembersExposed, Step::DestinationPrepared], ..tunnel::TUNNEL_EXPOSED },
+    Row { after: &[Step::TunnelExposed], ..tunnel::TEMPORARY_CLIENT_STARTED },
     Row { after: &[Step::SixMemberEtcdReady], on_start: etcd::note_shrunk, ..rows::MOVE_COMMITTED },
     Row { after: &[Step::MoveCommitted], ..rows::SOURCE_MEMBERS_REMOVED },
     committed(Row { after: &[Step::SourceMembersRemoved], ..shared::API_SERVES }),
@@ -72,7 +74,11 @@ pub(super) static SHRUNK: &[Row<MigrationFlow>] = &[
     },
     Row { after: &[Step::SourceApiStopped], ..rows::SOURCE_ETCD_STOPPED },
     Row { after: &[Step::SourceMembersRemoved], ..rows::OWNER_RECORD_TAKEN },
-    Row { after: &[Step::OwnerRecordTaken, Step::SourceEtcdStopped], ..rows::DESTINATION_MEMBERS_HIDDEN },
+    Row { after: &[Step::SourceApiStopped, Step::ApiDnsSwitched], ..tunnel::TUNNEL_MOVED },
+    Row {
+        after: &[Step::OwnerRecordTaken, Step::SourceEtcdStopped, Step::TunnelMoved],
+        ..rows::DESTINATION_MEMBERS_HIDDEN
+    },
     Row { after: &[Step::OwnerRecordTaken], ..rows::SNAPSHOT_STORED },
     Row { after: &[Step::FinalStateSynced], ..shared::EXTENSIONS_MIGRATED },
     Row {

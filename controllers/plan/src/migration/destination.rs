@@ -297,7 +297,7 @@ pub(crate) fn is_stopped(context: &Context) -> Check {
             Check::Met("neither a member nor a kube-apiserver is left".to_owned())
         } else {
             let controllers = facts.controllers.pods + facts.kube_controllers.pods;
-            let pods = facts.etcd.pods + facts.api.pods + controllers;
+            let pods = facts.etcd.pods + facts.api.pods + facts.tunnel.servers.pods + controllers;
             Check::waiting("Stopping", format!("{pods} Pods are left at the destination"))
         }
     })
@@ -312,6 +312,7 @@ fn is_all_stopped(facts: &DestinationFacts, fence: &str) -> bool {
     is_etcd_stopped
         && is_fenced
         && facts.api.is_stopped()
+        && facts.tunnel.servers.is_stopped()
         && facts.controllers.is_stopped()
         && facts.kube_controllers.is_stopped()
 }

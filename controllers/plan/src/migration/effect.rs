@@ -165,6 +165,19 @@ pub enum Effect {
         /// Which table of which migration asks.
         fence: String,
     },
+    /// Destination: the servers of the tunnel to the Shoot have so many replicas.
+    EnsureTunnel {
+        /// Replicas by name of the workload.
+        replicas: Replicas,
+        /// Which table of which migration asks.
+        fence: String,
+    },
+    /// Destination: a temporary DNS name leads to the servers of the tunnel.
+    ExposeTunnel,
+    /// Source: the Shoot has a temporary client of the tunnel, which dials the destination.
+    EnsureTemporaryClient,
+    /// The Shoot has no temporary client of the tunnel that this migration has made.
+    RemoveTemporaryClient,
     /// This operation is requested of the DNSRecords, by an annotation with a time.
     RequestDnsRecords {
         /// The operation of the extension contract.

@@ -37,6 +37,7 @@ pub(crate) mod shared;
 pub(crate) mod source;
 pub(crate) mod standby;
 mod step;
+mod tunnel_facts;
 
 pub use flow::MigrationFlow;
 pub use notes::{Loss, Notes};

@@ -28,6 +28,9 @@ pub struct Notes {
     /// Replicas of the kube-apiservers at the source before they were stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_servers: Option<Replicas>,
+    /// Live, source: replicas of the servers of the tunnel to the Shoot.
+    #[serde(skip_serializing_if = "Replicas::is_empty")]
+    pub tunnel_servers: Replicas,
     /// Source: when the kube-apiservers answered last before the outage, as a time of RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_answered_time: Option<String>,

@@ -16,6 +16,7 @@ pub use super::garden_facts::{
     BackupEntrySeeds, FormerOperation, GardenFacts, Ignored, LiveCondition, Operation, Quarantine,
     SupersededMigration,
 };
+pub use super::tunnel_facts::{TunnelClient, TunnelFacts};
 use crate::flow::Abort;
 
 /// What one side observes in one pass.
@@ -195,8 +196,10 @@ pub struct SourceFacts {
     pub unsynced: Option<u32>,
     /// kube-controller-manager, machine-controller-manager, autoscaler and every other controller of the control plane.
     pub controllers: Workloads,
-    /// The kube-apiservers at this side.
+    /// The kube-apiservers at this side. Replicas of servers of the tunnel are among theirs: both are started and stopped together.
     pub api: Workloads,
+    /// The tunnel to the Shoot.
+    pub tunnel: TunnelFacts,
     /// When they answered last, as far as this side has seen it while they are being stopped.
     pub api_answered: Option<Time>,
     /// The etcd at this side.
@@ -298,8 +301,10 @@ pub struct DestinationFacts {
     pub exposure: Exposure,
     /// DNSRecords of the Shoot, but for that of the owner, and how far their `migrate` is. It is asked for in a rollback alone.
     pub dns_records: Extensions,
-    /// The kube-apiservers at this side.
+    /// The kube-apiservers at this side. Replicas of servers of the tunnel are among theirs: both are started and stopped together.
     pub api: Workloads,
+    /// The tunnel to the Shoot.
+    pub tunnel: TunnelFacts,
     /// Why the API does not answer at its Service, or that has no address; `None` where all is well.
     pub exposure_problem: Option<String>,
     /// Whether all servers of the zone answer with the destination for the name of the API.

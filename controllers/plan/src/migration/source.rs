@@ -8,7 +8,7 @@ use super::{
     context::{Context, none_left, source},
     effect::Effect,
     notes::Notes,
-    observed::{ExtensionOperation, Extensions, OwnerId, OwnerRecord, SourceFacts, Workloads},
+    observed::{ExtensionOperation, Extensions, OwnerId, OwnerRecord, Replicas, SourceFacts, Workloads},
     step::Step,
 };
 use crate::ledger::Check;
@@ -141,7 +141,13 @@ pub(crate) fn note_last_answer(context: &Context, notes: &mut Notes) {
 }
 
 pub(crate) fn is_api_stopped(context: &Context) -> Check {
-    source(context, |facts| are_stopped(&facts.api, &context.forward_fence(), "kube-apiserver"))
+    source(context, |facts| match are_stopped(&facts.api, &context.forward_fence(), "kube-apiserver") {
+        Check::Met(_) if facts.tunnel.servers.pods > 0 => {
+            let pods = facts.tunnel.servers.pods;
+            Check::waiting("Stopping", format!("{pods} Pods of servers of the tunnel are left"))
+        }
+        check => check,
+    })
 }
 
 pub(crate) fn stop_api(context: &Context) -> Vec<Effect> {
@@ -152,13 +158,17 @@ pub(crate) fn stop_api(context: &Context) -> Vec<Effect> {
 }
 
 /// One Pod less each time that as many run as are wanted. So clients of one kube-apiserver look for another one while those of the others
-/// get answers, and never all at once.
+/// get answers, and never all at once. The last one needs the tunnel until it has ended.
 pub(crate) fn stop_api_by_turns(context: &Context) -> Vec<Effect> {
     let Some(facts) = context.at_source() else { return Vec::new() };
-    let mut replicas = facts.api.wanted.clone();
+    let is_tunnel = |name: &String| facts.tunnel.servers.wanted.contains_key(name);
+    let (tunnel, mut replicas): (Replicas, Replicas) =
+        facts.api.wanted.clone().into_iter().partition(|(name, _)| is_tunnel(name));
+    let is_over = facts.api.pods == 0 && replicas.values().all(|left| *left == 0);
     if facts.api.pods <= replicas.values().sum() {
         replicas.values_mut().filter(|left| **left > 0).take(1).for_each(|left| *left -= 1);
     }
+    replicas.extend(tunnel.into_iter().map(|(name, left)| (name, if is_over { 0 } else { left })));
     vec![Effect::EnsureApi { replicas, fence: context.forward_fence() }]
 }
 

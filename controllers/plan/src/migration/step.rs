@@ -87,6 +87,14 @@ named_enum! {
         DestinationMembersExposed,
         /// Live: members of both seeds are one etcd (GEP-39).
         SixMemberEtcdReady = "SixMemberETCDReady",
+        /// Live: servers of the tunnel run at the destination, and clients in the Shoot find them.
+        TunnelExposed,
+        /// Live: a temporary client of the tunnel is ready in the Shoot.
+        TemporaryClientStarted,
+        /// Live: kube-apiservers of the destination reach the Shoot.
+        TunnelServes,
+        /// Live: the usual client of the tunnel has reconnected, and the temporary one is gone.
+        TunnelMoved,
         /// Live: no resolver has the address of the source any more.
         SourceAddressExpired,
         /// The point of no return: clients may be sent to the destination.
@@ -155,6 +163,8 @@ named_enum! {
         SourceApiRestored,
         /// Rollback: members of a destination that never comes back are no members of the etcd any more.
         LostMembersRemoved,
+        /// Rollback: the temporary client of the tunnel is gone.
+        TemporaryClientRemoved,
         /// Rollback: no other seed reaches the members at the source any more.
         SourceMembersHidden,
         /// Rollback: DNS controllers of the source reconcile the records of the Shoot again.

@@ -8,7 +8,9 @@ use repot_plan::migration::{
 };
 use serde_json::json;
 
-use super::{buckets, carried, cluster, copies, guard, live, objects::Objects, prepare, remove, restore};
+use super::{
+    buckets, carried, cluster, copies, guard, live, objects::Objects, prepare, remove, restore, tunnel,
+};
 use crate::{
     errors::is_not_found,
     etcd::api::{Etcd, FENCE, Store},
@@ -18,7 +20,9 @@ use crate::{
         seed::{
             api_record, extensions,
             owner::{self, OwnerRecordOf},
-            params, scale, under,
+            params, scale,
+            tunnel::remove_temporary_client,
+            under,
         },
     },
     shootstate::State,
@@ -61,8 +65,14 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
         }
         Effect::EnsureApi { replicas, fence } => {
             other_etcds(pass, objects, replicas.values().sum(), fence).await?;
-            scale::deployments(seed, namespace, objects.plane.api_servers(), replicas, fence).await
+            scale::deployments(seed, namespace, objects.plane.api_servers_and_tunnels(), replicas, fence)
+                .await
         }
+        Effect::EnsureTunnel { replicas, fence } => {
+            scale::deployments(seed, namespace, objects.plane.tunnels(), replicas, fence).await
+        }
+        Effect::ExposeTunnel => tunnel::expose(pass, objects).await,
+        Effect::RemoveTemporaryClient => remove_temporary_client(seed, namespace, &objects.plane, uid).await,
         Effect::ReplaceApi { pods } => replace(seed, namespace, pods).await,
         Effect::EnsureControllers { replicas, fence } | Effect::EnsureKubeControllers { replicas, fence } => {
             scale::deployments(seed, namespace, objects.plane.controllers(), replicas, fence).await
@@ -250,7 +260,7 @@ async fn stop(pass: &Pass<'_>, objects: &Objects, abandons_etcd: bool, fence: &s
     let none = |replicas: Replicas| replicas.into_keys().map(|name| (name, 0)).collect::<Replicas>();
     let plane = &objects.plane;
     let (api, controllers) = (none(plane.api().wanted), none(plane.controller_group().wanted));
-    scale::deployments(seed, namespace, plane.api_servers(), &api, fence).await?;
+    scale::deployments(seed, namespace, plane.api_servers_and_tunnels(), &api, fence).await?;
     scale::deployments(seed, namespace, plane.controllers(), &controllers, fence).await?;
     for etcd in &objects.etcds.all {
         match abandons_etcd {

@@ -19,6 +19,7 @@ pub mod prepare;
 mod remove;
 mod restore;
 mod stored;
+mod tunnel;
 
 pub use act::act;
 pub(super) use buckets::copy_secret as copy_bucket_secret;

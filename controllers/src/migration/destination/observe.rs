@@ -25,7 +25,7 @@ use super::{
     buckets, carried, copies, guard, live, machines, nodes,
     objects::Objects,
     prepare::{self, is_made_by},
-    remove, stored,
+    remove, stored, tunnel,
 };
 use crate::{
     errors::causes,
@@ -173,6 +173,7 @@ async fn facts(
             ExtensionOperation::Migrate,
         ),
         api: objects.plane.api(),
+        tunnel: tunnel::facts(context, objects, request, ledger).await,
         exposure_problem: exposure_problem(seed, objects, ledger).await,
         api_dns_here: is_switched(objects, ledger).await,
         api_dns_written: api_record::written(&objects.api_records),

@@ -12,6 +12,8 @@ pub mod read;
 pub mod scale;
 pub mod shoot_api;
 pub mod snapshots;
+pub mod tunnel;
+pub mod tunnel_client;
 pub mod workloads;
 
 use std::{collections::BTreeMap, fmt::Debug};

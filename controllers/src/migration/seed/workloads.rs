@@ -10,7 +10,7 @@ use k8s_openapi::{
 use kube::{Client, ResourceExt};
 use repot_plan::migration::observed::{KUBE_CONTROLLERS, Workloads};
 
-use super::{read::list, scale::FORMER_REPLICAS};
+use super::{read::list, scale::FORMER_REPLICAS, tunnel::TUNNEL};
 use crate::{
     etcd::api::FENCE,
     migration::{
@@ -45,15 +45,33 @@ impl ControlPlane {
         self.deployments.iter().filter(|deployment| deployment.name_any() == API_SERVER)
     }
 
-    /// Deployments of everything else.
-    pub fn controllers(&self) -> impl Iterator<Item = &Deployment> {
-        self.deployments.iter().filter(|deployment| deployment.name_any() != API_SERVER)
+    /// The Deployment of the servers of the tunnel to the Shoot, if there is one.
+    pub fn tunnels(&self) -> impl Iterator<Item = &Deployment> {
+        self.deployments.iter().filter(|deployment| is_tunnel(deployment))
     }
 
-    /// The API servers as the plan sees them.
+    /// Both of them: kube-apiservers need the tunnel as long as they run.
+    pub fn api_servers_and_tunnels(&self) -> impl Iterator<Item = &Deployment> {
+        self.api_servers().chain(self.tunnels())
+    }
+
+    /// Deployments of everything else.
+    pub fn controllers(&self) -> impl Iterator<Item = &Deployment> {
+        let is_other = |one: &&Deployment| one.name_any() != API_SERVER && !is_tunnel(one);
+        self.deployments.iter().filter(is_other)
+    }
+
+    /// The API servers as the plan sees them, with the replicas of the tunnel.
     #[must_use]
     pub fn api(&self) -> Workloads {
-        self.group(self.api_servers())
+        let Workloads { pods, ready, .. } = self.group(self.api_servers());
+        Workloads { pods, ready, ..self.group(self.api_servers_and_tunnels()) }
+    }
+
+    /// The servers of the tunnel as the plan sees them.
+    #[must_use]
+    pub fn tunnel_servers(&self) -> Workloads {
+        self.group(self.tunnels())
     }
 
     /// Names of Pods of API servers that were created before `time`, and whose containers the kubelet does not start again yet.
@@ -105,6 +123,10 @@ impl ControlPlane {
         group.fence = if fences.len() == 1 { fences.remove(0) } else { String::new() };
         group
     }
+}
+
+fn is_tunnel(deployment: &Deployment) -> bool {
+    deployment.name_any() != API_SERVER && deployment.annotations().contains_key(TUNNEL)
 }
 
 fn is_kube_controller(deployment: &Deployment) -> bool {
@@ -211,6 +233,19 @@ mod tests {
         };
         let served = "2026-01-01T00:00:30Z".parse().expect("a time");
         assert_eq!(plane.api_held_back(served), ["held"]);
+    }
+
+    #[test]
+    fn tunnel_is_scaled_with_the_api_servers_and_is_none_of_them() {
+        let mut servers = deployment("a-tunnel", 1, "f");
+        servers.annotations_mut().insert(TUNNEL.to_owned(), String::new());
+        let pods = ["a-tunnel", API_SERVER].map(|app| pod(app, "Running", true, false));
+        let deployments = vec![servers, deployment(API_SERVER, 2, "f"), deployment("scheduler", 1, "f")];
+        let plane = ControlPlane { deployments, pods: pods.into() };
+        let api = plane.api();
+        assert_eq!((api.pods, api.ready, api.wanted.values().sum::<u32>()), (1, 1, 3));
+        assert_eq!((plane.tunnel_servers().pods, plane.tunnel_servers().wanted.len()), (1, 1));
+        assert_eq!(plane.controller_group().wanted.keys().collect::<Vec<_>>(), ["scheduler"]);
     }
 
     #[test]

@@ -18,7 +18,9 @@ use crate::{
             api_record,
             etcd::unknown_members,
             exposure::{self, Exposing},
-            extensions, owner, params, scale, under,
+            extensions, owner, params, scale, shoot_api,
+            tunnel::{self, Tunnel},
+            tunnel_client, under,
         },
     },
     shootstate::{self, Mode},
@@ -44,7 +46,8 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
             scale::deployments(seed, namespace, objects.plane.controllers(), replicas, fence).await
         }
         Effect::EnsureApi { replicas, fence } => {
-            scale::deployments(seed, namespace, objects.plane.api_servers(), replicas, fence).await
+            scale::deployments(seed, namespace, objects.plane.api_servers_and_tunnels(), replicas, fence)
+                .await
         }
         Effect::EnsureNoOwner { owner } => match &objects.owner_record {
             Some(record) => owner::delete(seed, record, owner).await,
@@ -59,6 +62,8 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
         }
         Effect::ExposeMembers { fence } => expose(pass, objects, fence).await,
         Effect::HideMembers { fence } => hide(pass, objects, fence).await,
+        Effect::EnsureTemporaryClient => ensure_temporary_client(pass, objects).await,
+        Effect::RemoveTemporaryClient => remove_temporary_client(pass, objects).await,
         Effect::RemoveLostMembers { fence } => remove_lost_members(seed, objects, fence).await,
         Effect::CheckOwner => objects.etcds.check_owner(seed),
         Effect::RequestDnsRecords { operation } => request(pass, objects, *operation).await,
@@ -131,6 +136,20 @@ async fn remove_lost_members(seed: &Client, objects: &Objects, fence: &str) -> R
         "spec": {"etcd": {"lostMembers": lost}},
     });
     scale::write(seed, etcd, patch, "remove lost members by").await
+}
+
+/// It dials the destination, by the name that leads there during this migration.
+async fn ensure_temporary_client(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
+    let (seed, request) = (pass.context.own_client(), &pass.facts.request);
+    let Some(tunnel) = Tunnel::of(&objects.plane).map_err(Error::Missing)? else { return Ok(()) };
+    let host = exposure::tunnel_host(objects.etcds.need_main()?, &request.destination_seed, &request.uid)?;
+    let shoot = shoot_api::client(seed, &objects.namespace).await?;
+    tunnel_client::ensure(&shoot, &tunnel, &host, &request.uid).await
+}
+
+async fn remove_temporary_client(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
+    let (seed, uid) = (pass.context.own_client(), &pass.facts.request.uid);
+    tunnel::remove_temporary_client(seed, &objects.namespace, &objects.plane, uid).await
 }
 
 /// In a forced migration no rollback needs the DNSOwners again.

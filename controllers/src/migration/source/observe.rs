@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube::ResourceExt;
+use kube::{Client, ResourceExt};
 use repot_apimachinery::time::Time;
 use repot_extension::kinds::DNSRecord;
 use repot_plan::{
@@ -11,7 +11,7 @@ use repot_plan::{
         Side, Step,
         observed::{
             Exposure, ExtensionOperation, Facts, FinalSnapshot, MigrationMode, MigrationRequest, Observed,
-            OwnerRecord, SourceFacts,
+            OwnerRecord, SourceFacts, TunnelFacts,
         },
     },
     status::from_status,
@@ -30,7 +30,7 @@ use crate::{
         record,
         seed::{
             api_record, etcd::Etcds, exposure, extensions, namespace, owner::OwnerRecordOf, read, scale,
-            snapshots, workloads::ControlPlane,
+            snapshots, tunnel, workloads::ControlPlane,
         },
     },
     shootstate::{self, Mode, ShootKey},
@@ -63,6 +63,7 @@ pub async fn observe(
         unsynced: unsynced(context, &objects, ledger).await,
         controllers: objects.plane.controller_group(),
         api: objects.plane.api(),
+        tunnel: tunnel(seed, &objects, &request.uid, ledger).await,
         api_answered: api_answered(context, &objects, migration, ledger),
         etcd: objects.etcds.facts(seed, asks_for_revision(ledger)).await,
         exposure: exposure(&context.exposer, &objects, &request, ledger).await,
@@ -94,6 +95,14 @@ pub async fn observe(
 /// servers that are being started.
 fn asks_for_extensions(ledger: &Ledger) -> bool {
     ledger.phase != Phase::Running || ledger.is_started(Step::ExtensionsMigrated)
+}
+
+/// Clients in the Shoot are asked for while a row decides on them.
+async fn tunnel(seed: &Client, objects: &Objects, migration: &str, ledger: &Ledger) -> TunnelFacts {
+    let steps = [Step::TemporaryClientStarted, Step::TemporaryClientRemoved];
+    let clients = steps.into_iter().any(|step| ledger.state(step) == State::Running);
+    let asked = tunnel::Asked { clients, reach: false };
+    tunnel::facts(seed, &objects.namespace, &objects.plane, migration, asked).await
 }
 
 async fn objects(

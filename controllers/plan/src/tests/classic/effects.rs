@@ -106,7 +106,11 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         | Effect::HideMembers { .. }
         | Effect::JoinEtcd { .. }
         | Effect::RemoveLostMembers { .. }
-        | Effect::RemoveSourceMembers { .. } => {}
+        | Effect::RemoveSourceMembers { .. }
+        | Effect::EnsureTunnel { .. }
+        | Effect::ExposeTunnel
+        | Effect::EnsureTemporaryClient
+        | Effect::RemoveTemporaryClient => {}
         // The last copy of a classic migration has all snapshots.
         Effect::CopyOlderSnapshots => {}
         Effect::EnsureFinalizer { present } => clusters.finalizer = *present,

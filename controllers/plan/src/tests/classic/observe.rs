@@ -14,6 +14,7 @@ use crate::{
         observed::{
             BackupEntrySeeds, DestinationFacts, EtcdFacts, Exposure, Extensions, Facts, GardenFacts, Joining,
             MigrationMode, MigrationRequest, Observed, Operation, OwnerRecord, Quarantine, SourceFacts,
+            TunnelFacts,
         },
     },
 };
@@ -130,6 +131,7 @@ fn source(clusters: &mut Clusters) -> SourceFacts {
         ),
         api_answered: None,
         api: site.api.facts("kube-apiserver", site.is_api_ready(now)),
+        tunnel: TunnelFacts::default(),
         etcd: etcd(site, clusters.members, !clusters.trouble.no_gateways),
         exposure: Exposure::default(),
         owner,
@@ -180,6 +182,7 @@ fn destination(clusters: &mut Clusters) -> DestinationFacts {
         exposure: Exposure::default(),
         dns_records: Extensions::default(),
         api: site.api.facts("kube-apiserver", site.is_api_ready(now)),
+        tunnel: TunnelFacts::default(),
         api_dns_written: None,
         api_dns_here: clusters.zone.is_api_at(Side::Destination, now),
         api_ttl: Duration::from_secs(clusters.api_ttl),

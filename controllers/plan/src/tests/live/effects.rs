@@ -2,6 +2,7 @@
 
 use super::{
     etcd::EtcdObject,
+    tunnel::TUNNEL_NAME,
     world::{SimulatedSeed, World},
 };
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
         observed::{ExtensionOperation, Ignored, Replicas},
     },
     tests::{
-        classic::site::{KUBE_NAME, Requests, only},
+        classic::site::{KUBE_NAME, Requests},
         rng::Rng,
     },
 };
@@ -29,8 +30,8 @@ pub(super) fn seen(world: &World) -> Seen {
     Seen([
         a.controllers.version + a.kube_controllers.version,
         b.controllers.version + b.kube_controllers.version,
-        a.api.version,
-        b.api.version,
+        a.api.version + a.tunnel.version,
+        b.api.version + b.tunnel.version,
         a.etcd.version,
         b.etcd.version,
         a.version + a.dns_records.version,
@@ -45,7 +46,7 @@ fn written(side: Side, effect: &Effect) -> Option<usize> {
     let of = usize::from(side == Side::Destination);
     match effect {
         Effect::EnsureControllers { .. } | Effect::EnsureKubeControllers { .. } => Some(of),
-        Effect::EnsureApi { .. } => Some(2 + of),
+        Effect::EnsureApi { .. } | Effect::EnsureTunnel { .. } => Some(2 + of),
         Effect::EnsureEtcdReplicas { .. }
         | Effect::ExposeMembers { .. }
         | Effect::HideMembers { .. }
@@ -101,6 +102,9 @@ pub(super) fn apply(world: &mut World, side: Side, effect: &Effect, then: &Seen,
             world.machine_guard = false;
         }
         Effect::RemoveSource => remove(world, Side::Source, &mut rng),
+        Effect::ExposeTunnel | Effect::EnsureTemporaryClient | Effect::RemoveTemporaryClient => {
+            world.change_tunnel(side, effect, &mut rng);
+        }
         effect if world.site(side).exists => in_namespace(world, side, effect, &mut rng),
         _ => {}
     }
@@ -118,7 +122,12 @@ fn in_namespace(world: &mut World, side: Side, effect: &Effect, rng: &mut Rng) {
             site.controllers.set(None, "", now, rng);
             site.kube_controllers.set(None, "", now, rng);
         }
-        Effect::EnsureApi { replicas, fence } => site.api.set(only(replicas), fence, now, rng),
+        Effect::EnsureApi { replicas, fence } | Effect::EnsureTunnel { replicas, fence } => {
+            for (name, wanted) in replicas {
+                let workload = if name == TUNNEL_NAME { &mut site.tunnel } else { &mut site.api };
+                workload.set(Some(*wanted), fence, now, rng);
+            }
+        }
         Effect::EnsureEtcdReplicas { replicas, fence, .. } => {
             write(&mut site.etcd, fence).replicas = Some(*replicas);
         }

@@ -6,6 +6,7 @@ mod etcd;
 mod faults;
 mod observe;
 mod rules;
+mod tunnel;
 mod world;
 
 use world::{Case, World};
@@ -18,7 +19,7 @@ use crate::{
     flow::{Plan, Plans, Row},
     ledger::Check,
     live::{PLANS, SHRUNK_PLAN},
-    migration::{MigrationFlow, Step},
+    migration::{MigrationFlow, Step, effect::Effect},
 };
 
 /// How many schedules are run, and how many of them in the long form.
@@ -94,8 +95,28 @@ const FAULTS: &[Fault<World>] = &[
     Fault {
         name: "leads clients to the destination before it serves",
         setup: Case::Near,
-        build: |b| suppose(b, Step::ApiServes),
+        build: |b| {
+            suppose(b, Step::ApiServes);
+            suppose(b, Step::TunnelServes);
+        },
         caught: &["a request failed"],
+    },
+    Fault {
+        name: "leads clients to the destination before it reaches the Shoot",
+        setup: Case::Near,
+        build: |b| {
+            suppose(b, Step::TemporaryClientStarted);
+            suppose(b, Step::TunnelServes);
+        },
+        caught: &["a request failed that needs the tunnel"],
+    },
+    Fault {
+        name: "removes the temporary client of the tunnel before the usual one has reconnected",
+        setup: Case::Near,
+        build: |b| {
+            change(b, Step::TunnelMoved, |row| row.effects = |_| vec![Effect::RemoveTemporaryClient]);
+        },
+        caught: &["a request failed that needs the tunnel"],
     },
     Fault {
         name: "stops the API of the source while resolvers have its address",
@@ -152,6 +173,8 @@ const FAULTS: &[Fault<World>] = &[
             "stops the API to which clients are led",
             "a request failed",
             "servers of the zone answer otherwise",
+            // The source waits for ever for a zone that names it.
+            "stuck: garden: RollingBack",
         ],
     },
     Fault {

@@ -6,6 +6,7 @@ use repot_api::conditions::Reason;
 
 use super::{
     etcd::MEMBERS,
+    tunnel::TUNNEL_NAME,
     world::{DESTINATION, SOURCE, World},
 };
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
         Side,
         observed::{
             BackupEntrySeeds, DestinationFacts, EtcdFacts, ExposedMember, Exposure, Facts, GardenFacts,
-            MigrationMode, MigrationRequest, Observed, OwnerRecord, Quarantine, SourceFacts,
+            MigrationMode, MigrationRequest, Observed, OwnerRecord, Quarantine, SourceFacts, Workloads,
         },
     },
     tests::classic::site::{KUBE_NAME, both},
@@ -124,6 +125,13 @@ fn exposure(world: &World, side: Side) -> Exposure {
     }
 }
 
+/// Replicas of servers of the tunnel are among those of kube-apiservers, and their Pods are not.
+fn api(world: &World, side: Side) -> Workloads {
+    let (site, is_ready) = (world.site(side), world.is_api_ready(side));
+    let servers = Workloads { pods: 0, ready: 0, ..site.tunnel.facts(TUNNEL_NAME, false) };
+    both(site.api.facts("kube-apiserver", is_ready), servers)
+}
+
 fn source(world: &mut World) -> SourceFacts {
     let owner = owner(world);
     let (site, now) = (&world.source, world.now);
@@ -134,7 +142,8 @@ fn source(world: &mut World) -> SourceFacts {
             site.kube_controllers.facts(KUBE_NAME, true),
         ),
         api_answered: None,
-        api: site.api.facts("kube-apiserver", world.is_api_ready(Side::Source)),
+        api: api(world, Side::Source),
+        tunnel: world.tunnel_facts(Side::Source),
         etcd: etcd(world, Side::Source),
         exposure: exposure(world, Side::Source),
         owner,
@@ -176,7 +185,8 @@ fn destination(world: &mut World) -> DestinationFacts {
         etcd: etcd(world, Side::Destination),
         exposure: exposure(world, Side::Destination),
         dns_records: site.dns_records.facts(now),
-        api: site.api.facts("kube-apiserver", world.is_api_ready(Side::Destination)),
+        api: api(world, Side::Destination),
+        tunnel: world.tunnel_facts(Side::Destination),
         exposure_problem: None,
         api_dns_written: None,
         api_dns_here: is_switched,

@@ -3,7 +3,7 @@
 use super::{
     etcd::MEMBERS,
     observe::left_at_destination,
-    world::{API, CONTROLLERS, DESTINATION, KUBE, SOURCE, TTL, World},
+    world::{API, CONTROLLERS, DESTINATION, KUBE, SOURCE, TTL, TUNNEL, World},
 };
 use crate::{
     flow::Decision,
@@ -92,6 +92,8 @@ fn has_moved(world: &World) -> Result<(), String> {
     hold(world.is_api_ready(Side::Destination), "succeeded, and the API does not serve")?;
     hold(!site.etcd.is_exposed && site.etcd.exposure.is_none(), "succeeded, and members are exposed")?;
     hold(world.has_snapshot, "succeeded without a snapshot")?;
+    hold(world.tunnel_clients.is_usual(), "succeeded, and a temporary client of the tunnel is left")?;
+    hold(site.tunnel.wanted == Some(TUNNEL), "succeeded without the tunnel")?;
     hold(site.controllers.wanted == Some(CONTROLLERS), "succeeded without controllers")?;
     hold(site.kube_controllers.wanted == Some(KUBE), "succeeded without kube-controller-manager")?;
     hold(world.source.left().is_empty(), "succeeded, and something is left at the source")?;
@@ -122,6 +124,8 @@ fn is_untouched(world: &World) -> Result<(), String> {
     hold(!site.etcd.is_exposed && site.etcd.exposure.is_none(), "rolled back, and members are exposed")?;
     hold(world.zone.api() == Side::Source, "rolled back, and clients go to the destination")?;
     hold(world.is_api_ready(Side::Source), "rolled back, and the API does not serve")?;
+    hold(world.tunnel_clients.is_usual(), "rolled back, and a temporary client of the tunnel is left")?;
+    hold(site.tunnel.wanted == Some(TUNNEL), "rolled back without the tunnel")?;
     let is_whole = site.api.wanted == Some(API) && site.controllers.wanted == Some(CONTROLLERS);
     hold(is_whole, "rolled back, and the source is not as it was")?;
     hold(world.api_ttl == TTL, "rolled back, and the TTL is another one")

@@ -7,6 +7,7 @@ use super::{
     etcd::{EtcdObject, MEMBERS, SharedEtcd},
     faults::DrawnFaults,
     observe, rules,
+    tunnel::TunnelClients,
 };
 use crate::{
     flow::{Decision, Input},
@@ -30,6 +31,7 @@ pub(super) const SOURCE: &str = "seed-a";
 pub(super) const DESTINATION: &str = "seed-b";
 /// Replicas before the migration.
 pub(super) const API: u32 = 2;
+pub(super) const TUNNEL: u32 = 1;
 pub(super) const CONTROLLERS: u32 = 3;
 pub(super) const KUBE: u32 = 1;
 pub(super) const TTL: u64 = 120;
@@ -43,6 +45,7 @@ const RECOVERY: u64 = 60;
 pub(super) struct SimulatedSeed {
     pub(super) etcd: EtcdObject,
     pub(super) api: Workload,
+    pub(super) tunnel: Workload,
     pub(super) controllers: Workload,
     pub(super) kube_controllers: Workload,
     pub(super) dns_records: Requests,
@@ -56,8 +59,8 @@ pub(super) struct SimulatedSeed {
 }
 
 impl SimulatedSeed {
-    pub(super) fn workloads(&mut self) -> [&mut Workload; 3] {
-        [&mut self.api, &mut self.controllers, &mut self.kube_controllers]
+    pub(super) fn workloads(&mut self) -> [&mut Workload; 4] {
+        [&mut self.api, &mut self.tunnel, &mut self.controllers, &mut self.kube_controllers]
     }
 
     pub(super) fn ask_dns(&mut self, operation: ExtensionOperation, now: u64, rng: &mut Rng) {
@@ -67,6 +70,7 @@ impl SimulatedSeed {
 
     pub(super) fn left(&self) -> Vec<String> {
         let running = self.controllers.running + self.kube_controllers.running + self.api.running;
+        let running = running + self.tunnel.running;
         if self.exists || running + self.etcd.pods.running > 0 {
             vec!["Namespace".to_owned()]
         } else {
@@ -115,6 +119,10 @@ pub(super) struct World {
     pub(super) machine_guard: bool,
     /// Where a client found the API, and until when it believes that.
     client: (Side, u64),
+    /// Clients of the tunnel in the Shoot.
+    pub(super) tunnel_clients: TunnelClients,
+    /// A side is on its way back.
+    pub(super) is_going_back: bool,
     /// How many requests were answered.
     pub(super) answered: u64,
     /// Since when the destination is dead, when a person confirms that, and which sides are on their way back.
@@ -225,6 +233,10 @@ impl World {
         // Without the source the etcd has no quorum, wherever the client is.
         let is_expected = self.is_given_up || self.dead_since.is_some() || self.is_dead(self.client.0);
         if self.is_api_ready(self.client.0) {
+            // In a rollback, kube-apiservers of the source start before the usual client finds them.
+            if !is_explained && !is_expected && !self.is_going_back && !self.reaches_shoot(self.client.0) {
+                self.broken.get_or_insert("a request failed that needs the tunnel");
+            }
             self.answered += 1;
             let next = self.etcd.content.len() as u32 + 1;
             self.etcd.content.push(next);
@@ -252,6 +264,7 @@ impl Model for World {
         let source = SimulatedSeed {
             etcd,
             api: Workload::of(API),
+            tunnel: Workload::of(TUNNEL),
             controllers: Workload::of(CONTROLLERS),
             kube_controllers: Workload::of(KUBE),
             exists: true,
@@ -283,6 +296,8 @@ impl Model for World {
             has_snapshot: false,
             machine_guard: false,
             client: (Side::Source, 0),
+            tunnel_clients: TunnelClients::default(),
+            is_going_back: false,
             answered: 0,
             destination_dead_since: None,
             lost_at: NEVER,
@@ -330,7 +345,9 @@ impl Model for World {
             self.trouble.late_abort = false;
             self.abort_at = self.abort_at.min(self.now + self.rng.within(0, 90));
         }
+        self.is_going_back |= ledgers.values().any(|ledger| ledger.phase.is_rollback());
         self.run_sites();
+        self.run_tunnel();
         self.run_clients();
     }
 

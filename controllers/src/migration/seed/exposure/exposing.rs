@@ -27,6 +27,8 @@ use crate::{
 /// Label of Services and DNSRecords of an exposure, with the name of the Pod of the member.
 pub const EXPOSES: &str = "migration.gardener.cloud/exposes-member";
 
+/// What stands in that label, and at the beginning of names, for the tunnel to the Shoot.
+const TUNNEL: &str = "tunnel";
 /// Label of Pods of a StatefulSet (Kubernetes).
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 /// Labels of the owner record before the internal domain: `owner`, the Shoot and its Project.
@@ -97,22 +99,40 @@ pub fn short(migration: &str) -> String {
     migration.chars().filter(char::is_ascii_alphanumeric).take(ID).collect()
 }
 
+/// The name by which a temporary client reaches servers of the tunnel of a seed.
+///
+/// # Errors
+/// [`Error::OwnerCheck`] where the owner record has a name of another form.
+pub fn tunnel_host(etcd: &Etcd, seed: &str, migration: &str) -> Result<String> {
+    host(etcd, TUNNEL, seed, migration)
+}
+
+/// A name in the internal domain, which is that of the owner record.
+fn host(etcd: &Etcd, what: &str, seed: &str, migration: &str) -> Result<String> {
+    let owner = OwnerRecordOf::new(etcd)?;
+    let name = owner.name().trim_end_matches('.');
+    let internal = name.splitn(LABELS_OF_SHOOT + 1, '.').nth(LABELS_OF_SHOOT);
+    let internal = internal.filter(|domain| !domain.is_empty()).ok_or_else(|| {
+        let form = "a record owner.<shoot>.<project>.<internal domain>, by which members are named";
+        Error::OwnerCheck(format!("{name} is not {form}"))
+    })?;
+    let namespace = etcd.namespace().unwrap_or_default();
+    Ok(format!("{what}-{}.{namespace}.{seed}.{internal}", short(migration)))
+}
+
 impl Exposing<'_> {
     pub(super) fn places(&self) -> Result<Vec<MemberAddress>> {
-        let owner = OwnerRecordOf::new(self.etcd)?;
-        let name = owner.name().trim_end_matches('.');
-        let internal = name.splitn(LABELS_OF_SHOOT + 1, '.').nth(LABELS_OF_SHOOT);
-        let internal = internal.filter(|domain| !domain.is_empty()).ok_or_else(|| {
-            let form = "a record owner.<shoot>.<project>.<internal domain>, by which members are named";
-            Error::OwnerCheck(format!("{name} is not {form}"))
-        })?;
-        let namespace = self.etcd.namespace().unwrap_or_default();
         let place = |at| {
             let pod = names::pod(&self.etcd.name_any(), at);
-            let id = short(self.migration);
-            MemberAddress { at, host: format!("{pod}-{id}.{namespace}.{}.{internal}", self.seed), pod }
+            Ok(MemberAddress { at, host: host(self.etcd, &pod, self.seed, self.migration)?, pod })
         };
-        Ok((0..self.members).map(place).collect())
+        (0..self.members).map(place).collect()
+    }
+
+    /// The tunnel, which is named as members are.
+    pub(super) fn tunnel(&self) -> Result<MemberAddress> {
+        let host = tunnel_host(self.etcd, self.seed, self.migration)?;
+        Ok(MemberAddress { at: 0, pod: TUNNEL.to_owned(), host })
     }
 
     /// Routes of a Gateway to a member: one for peers, and one for clients.

@@ -22,7 +22,7 @@ use repot_extension::kinds::DNSRecord;
 use repot_plan::migration::observed::Exposure;
 use serde_json::json;
 
-pub use exposing::{EXPOSES, Exposer, Exposing, short};
+pub use exposing::{EXPOSES, Exposer, Exposing, short, tunnel_host};
 pub use fields::{advertise, advertised, annotations, forget, hide, is_advertised, is_exposed, relaxed};
 pub use gateway_api::GatewayName;
 
@@ -161,7 +161,6 @@ impl Exposed {
         let own = self.of(exposing.migration);
         let namespace = exposing.etcd.namespace().unwrap_or_default();
         let services = Api::<Service>::namespaced(client.clone(), &namespace);
-        let records = Api::<DNSRecord>::namespaced(client.clone(), &namespace);
         let made_by = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         for place in exposing.places()? {
             let task = || format!("expose {}", place.pod);
@@ -178,25 +177,68 @@ impl Exposed {
                 }
             }
             let Ok(address) = own.address(exposing, &place) else { continue };
-            match own.record(&place.pod) {
-                None => {
-                    let record = exposing.record(&place, &address, like);
-                    records.create(&made_by, &record).await.map_err(Error::write(task()))?;
-                }
-                Some(record) if record.spec.values != [address.clone()] => {
-                    let annotations = json!({OPERATION: OPERATION_RECONCILE});
-                    let patch =
-                        json!({"metadata": {"annotations": annotations}, "spec": {"values": [address]}});
-                    let patch = under(record.resource_version(), patch);
-                    records
-                        .patch(&record.name_any(), &params(), &patch)
-                        .await
-                        .map_err(Error::write(task()))?;
-                }
-                Some(_) => {}
-            }
+            own.ensure_record(client, exposing, (&place, &address), like).await?;
         }
         Ok(())
+    }
+
+    /// Makes the record of a name, or writes its address.
+    async fn ensure_record(
+        &self,
+        client: &Client,
+        exposing: &Exposing<'_>,
+        (place, address): (&MemberAddress, &str),
+        like: &DNSRecord,
+    ) -> Result<()> {
+        let namespace = exposing.etcd.namespace().unwrap_or_default();
+        let records = Api::<DNSRecord>::namespaced(client.clone(), &namespace);
+        let task = || format!("expose {}", place.pod);
+        match self.record(&place.pod) {
+            None => {
+                let made_by = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+                let record = exposing.record(place, address, like);
+                records.create(&made_by, &record).await.map(drop).map_err(Error::write(task()))
+            }
+            Some(record) if record.spec.values != [address] => {
+                let annotations = json!({OPERATION: OPERATION_RECONCILE});
+                let patch = json!({"metadata": {"annotations": annotations}, "spec": {"values": [address]}});
+                let patch = under(record.resource_version(), patch);
+                let written = records.patch(&record.name_any(), &params(), &patch).await;
+                written.map(drop).map_err(Error::write(task()))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Lets the temporary name of the tunnel lead to this address.
+    ///
+    /// # Errors
+    /// [`Error::Write`]; [`Error::OwnerCheck`] where there can be no name.
+    pub async fn ensure_tunnel(
+        &self,
+        client: &Client,
+        exposing: &Exposing<'_>,
+        address: &str,
+        like: &DNSRecord,
+    ) -> Result<()> {
+        let own = self.of(exposing.migration);
+        own.ensure_record(client, exposing, (&exposing.tunnel()?, address), like).await
+    }
+
+    /// Why the temporary name of the tunnel does not lead to this address; `None` where it does.
+    ///
+    /// # Errors
+    /// [`Error::OwnerCheck`] where there can be no name.
+    pub async fn tunnel_missing(&self, exposing: &Exposing<'_>, address: &str) -> Result<Option<String>> {
+        let (own, place) = (self.of(exposing.migration), exposing.tunnel()?);
+        let record = own.record(&place.pod).filter(|record| record.spec.values == [address]);
+        if !record.is_some_and(api_record::is_written) {
+            return Ok(Some("the DNSRecord of the tunnel is not written".to_owned()));
+        }
+        match address.parse::<IpAddr>() {
+            Ok(ip) => exposing.unresolved(&[(place.host, [ip].into())].into()).await,
+            Err(_) => Ok(None),
+        }
     }
 
     /// Deletes all of it. With its DNSRecords the names in the zone go.
