@@ -1,6 +1,6 @@
 //! The forward table. What a row stops at the source is served by the destination before.
 
-use super::{members as etcd, rows, tunnel};
+use super::{members as etcd, rows, tunnel, watch_caches};
 use crate::{
     flow::{OnFailure, Proof, Row, Timeout},
     migration::{MigrationFlow, Side, Step, shared},
@@ -62,8 +62,10 @@ pub(super) static FORWARD: &[Row<MigrationFlow>] = &[
         ..shared::API_SERVES
     },
     Row { after: &[Step::ApiServes], ..tunnel::TUNNEL_SERVES },
+    Row { after: &[Step::ApiServes], ..watch_caches::WATCH_CACHES_STARTED },
+    Row { after: &[Step::WatchCachesStarted], ..watch_caches::WATCH_CACHES_FILLED },
     Row {
-        after: &[Step::TunnelServes, Step::FormerTtlExpired],
+        after: &[Step::TunnelServes, Step::WatchCachesFilled, Step::FormerTtlExpired],
         proof: Proof::HeldUntil(Step::MoveCommitted),
         ..shared::DNS_RECORDS_MIGRATED
     },

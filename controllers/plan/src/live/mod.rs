@@ -16,6 +16,7 @@
 //! | `withdrawn.rs` | when the point of no return is taken back |
 //! | `rows.rs` | rows that the forward tables have in common |
 //! | `members.rs` | checks and effects of rows on the members of the etcd |
+//! | `watch_caches.rs` | rows on the watch caches of kube-apiservers |
 //! | `tunnel.rs` | rows on the tunnel to the Shoot |
 //! | `plan.rs` | the version of the tables |
 //! | `progress.rs` | what the status of the Shoot shows of it |
@@ -28,6 +29,7 @@ mod rollback;
 mod rows;
 mod shrunk;
 mod tunnel;
+mod watch_caches;
 mod withdrawn;
 
 pub use plan::{PLAN, PLAN_VERSION, PLANS, SHRUNK_PLAN, decide};

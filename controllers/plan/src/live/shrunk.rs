@@ -18,8 +18,8 @@ const fn committed(row: Row<MigrationFlow>) -> Row<MigrationFlow> {
     Row { on_failure: OnFailure::Fail, timeout: A_DAY, proof: Proof::Latched, ..row }
 }
 
-/// Rows in their order; each stands behind those that it waits for. The same steps as in the other table, but for the wait for the TTL:
-/// nobody serves at the former address.
+/// Rows in their order; each stands behind those that it waits for. The same steps as in the other table, but for the waits for the TTL,
+/// the tunnel and watch caches: nobody serves at the former address.
 pub(super) static SHRUNK: &[Row<MigrationFlow>] = &[
     shared::SHOOT_IGNORED,
     Row {

@@ -93,6 +93,10 @@ named_enum! {
         TemporaryClientStarted,
         /// Live: kube-apiservers of the destination reach the Shoot.
         TunnelServes,
+        /// Live: each kube-apiserver of the destination watches all kinds in the etcd.
+        WatchCachesStarted,
+        /// Live: they have done so for longer than the versions are old from which clients watch on.
+        WatchCachesFilled,
         /// Live: the usual client of the tunnel has reconnected, and the temporary one is gone.
         TunnelMoved,
         /// Live: no resolver has the address of the source any more.

@@ -3,13 +3,64 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Node};
 use kube::{Api, Client, ResourceExt};
+use repot_plan::migration::{Step, observed::MigrationMode};
 
-use crate::migration::{error::Result, seed::read};
+use super::objects::Objects;
+use crate::{
+    errors::causes,
+    migration::{
+        clock::timestamp,
+        context::Context,
+        error::{Error, Result},
+        overall::{Ledger, is_open},
+        seed::{read, shoot_api},
+    },
+};
 
 /// Namespace of the Leases of nodes (Kubernetes).
 const LEASES: &str = "kube-node-lease";
 /// A node that has not renewed its Lease for so long before the outage was lost already.
 const LOST: SignedDuration = SignedDuration::from_secs(60);
+
+/// Names of Nodes; `None` where they were not asked for, or could not be listed.
+pub type Names = Option<Vec<String>>;
+
+/// Nodes whose Lease is stale, and nodes that are not healthy, as far as a row decides on them.
+pub async fn observe(
+    context: &Context,
+    (mode, source): (MigrationMode, &Ledger),
+    objects: &Objects,
+    ledger: &Ledger,
+) -> (Names, Names) {
+    let (leases, health) = (is_open(ledger, Step::NodeLeasesRenewed), is_open(ledger, Step::NodesHealthy));
+    if !leases && !health {
+        return (None, None);
+    }
+    let begun = |ledger: &Ledger, step| ledger.steps.get(&step).and_then(|record| record.started);
+    let found = async {
+        let shoot = shoot_api::client(context.own_client(), &objects.namespace).await?;
+        // A source that died has no such step: its API may have been down for long.
+        let outage = begun(source, Step::SourceApiStopped).filter(|_| mode != MigrationMode::Forced);
+        // Both sides serve until the last kube-apiserver of the source has ended.
+        let ended = || source.steps.get(&Step::SourceApiStopped).and_then(|record| record.completed);
+        let served = match mode {
+            MigrationMode::Live => ended(),
+            MigrationMode::Classic | MigrationMode::Forced => begun(ledger, Step::ApiDnsSwitched),
+        };
+        let stale = match served {
+            Some(served) if leases && (outage.is_some() || mode == MigrationMode::Forced) => {
+                Some(stale_leases(&shoot, outage.map(timestamp), timestamp(served)).await?)
+            }
+            _ => None,
+        };
+        let unhealthy = if health { Some(unhealthy(&shoot).await?) } else { None };
+        Ok::<_, Error>((stale, unhealthy))
+    };
+    found.await.unwrap_or_else(|error| {
+        tracing::warn!(error = causes(&error), "the nodes of the Shoot cannot be listed");
+        (None, None)
+    })
+}
 
 /// Nodes whose Lease was fresh at the beginning of the outage and is not renewed since the API serves here. Where nobody knows when
 /// the outage began, it is when the last Lease was renewed.

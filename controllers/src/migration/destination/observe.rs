@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::{Client, ResourceExt};
-use repot_apimachinery::time::Time;
 use repot_etcd_core::timing::epoch;
 use repot_extension::kinds::DNSRecord;
 use repot_plan::{
@@ -32,6 +30,7 @@ use crate::{
     etcd::api::Etcd,
     migration::{
         api::{ControlPlaneMigration, Shoot},
+        clock::timestamp,
         context::Context,
         error::{Error, Result},
         names::API_SERVER,
@@ -40,7 +39,7 @@ use crate::{
         record,
         seed::{
             api_record, etcd::Etcds, exposure, extensions, namespace, owner::OwnerRecordOf, read, shoot_api,
-            workloads::ControlPlane,
+            watch_caches, workloads::ControlPlane,
         },
         siblings,
     },
@@ -148,7 +147,8 @@ async fn facts(
     let (asked, restore) = (asked::extensions(ledger), ExtensionOperation::Restore);
     let source = from_status(migration.plans(), &record::part(migration, Side::Source)).unwrap_or_default();
     let snapshots = stored::snapshots(context, objects, ledger, source.notes.final_snapshot.as_ref()).await;
-    let (stale_leases, unhealthy_nodes) = nodes(context, (request.mode, &source), objects, ledger).await;
+    let (stale_leases, unhealthy_nodes) =
+        nodes::observe(context, (request.mode, &source), objects, ledger).await;
     Ok(DestinationFacts {
         bucket_problem: stored::bucket_problem(context, objects, ledger).await,
         unresolved: unresolved(objects, ledger),
@@ -176,6 +176,7 @@ async fn facts(
         tunnel: tunnel::facts(context, objects, request, ledger).await,
         exposure_problem: exposure_problem(seed, objects, ledger).await,
         api_dns_here: is_switched(objects, ledger).await,
+        uncached: uncached(seed, objects, ledger).await,
         api_dns_written: api_record::written(&objects.api_records),
         api_ttl: api_record::ttl(&objects.api_records).0,
         infrastructure: extensions::facts_if(asked, objects.of_kind("Infrastructure"), restore),
@@ -231,6 +232,14 @@ async fn exposure_problem(seed: &Client, objects: &Objects, ledger: &Ledger) -> 
     match address(objects) {
         Some(_) => shoot_api::reach(seed, &objects.namespace).await,
         None => Some("the Service of the API servers has no address".to_owned()),
+    }
+}
+
+/// Asked once clients are to be sent there.
+async fn uncached(seed: &Client, objects: &Objects, ledger: &Ledger) -> Option<String> {
+    match is_open(ledger, Step::WatchCachesStarted) {
+        true => watch_caches::start(seed, &objects.namespace, &objects.plane).await,
+        false => None,
     }
 }
 
@@ -352,46 +361,4 @@ async fn machine_differences(
         Ok::<_, Error>(all)
     };
     found.await.inspect_err(|error| tracing::warn!(error = causes(error), "machines cannot be compared")).ok()
-}
-
-type Nodes = Option<Vec<String>>;
-
-async fn nodes(
-    context: &Context,
-    (mode, source): (MigrationMode, &Ledger),
-    objects: &Objects,
-    ledger: &Ledger,
-) -> (Nodes, Nodes) {
-    let (leases, health) = (is_open(ledger, Step::NodeLeasesRenewed), is_open(ledger, Step::NodesHealthy));
-    if !leases && !health {
-        return (None, None);
-    }
-    let begun = |ledger: &Ledger, step| ledger.steps.get(&step).and_then(|record| record.started);
-    let found = async {
-        let shoot = shoot_api::client(context.own_client(), &objects.namespace).await?;
-        // A source that died has no such step: its API may have been down for long.
-        let outage = begun(source, Step::SourceApiStopped).filter(|_| mode != MigrationMode::Forced);
-        // Both sides serve until the last kube-apiserver of the source has ended.
-        let ended = || source.steps.get(&Step::SourceApiStopped).and_then(|record| record.completed);
-        let served = match mode {
-            MigrationMode::Live => ended(),
-            MigrationMode::Classic | MigrationMode::Forced => begun(ledger, Step::ApiDnsSwitched),
-        };
-        let stale = match served {
-            Some(served) if leases && (outage.is_some() || mode == MigrationMode::Forced) => {
-                Some(nodes::stale_leases(&shoot, outage.map(timestamp), timestamp(served)).await?)
-            }
-            _ => None,
-        };
-        let unhealthy = if health { Some(nodes::unhealthy(&shoot).await?) } else { None };
-        Ok::<_, Error>((stale, unhealthy))
-    };
-    found.await.unwrap_or_else(|error| {
-        tracing::warn!(error = causes(&error), "the nodes of the Shoot cannot be listed");
-        (None, None)
-    })
-}
-
-fn timestamp(time: Time) -> Timestamp {
-    i64::try_from(time.0).ok().and_then(|seconds| Timestamp::from_second(seconds).ok()).unwrap_or_default()
 }

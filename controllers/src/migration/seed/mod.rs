@@ -14,6 +14,7 @@ pub mod shoot_api;
 pub mod snapshots;
 pub mod tunnel;
 pub mod tunnel_client;
+pub mod watch_caches;
 pub mod workloads;
 
 use std::{collections::BTreeMap, fmt::Debug};

@@ -35,6 +35,19 @@ const GROUP: &str = "system:masters";
 /// # Errors
 /// Where authorities are missing or cannot be used.
 pub async fn client(seed: &Client, namespace: &str) -> Result<Client> {
+    let name = service_name(namespace);
+    client_at(seed, namespace, &format!("https://{name}")).await
+}
+
+fn service_name(namespace: &str) -> String {
+    format!("{API_SERVER}.{namespace}.svc")
+}
+
+/// The same at another address, such as that of a Pod.
+///
+/// # Errors
+/// Where authorities are missing or cannot be used.
+pub async fn client_at(seed: &Client, namespace: &str, server: &str) -> Result<Client> {
     let secrets = read::list::<Secret>(seed, namespace, "persist=true").await?;
     let value = |name: &str, key: &str| {
         let is_it = |secret: &&Secret| secret.labels().get("name").map(String::as_str) == Some(name);
@@ -50,7 +63,8 @@ pub async fn client(seed: &Client, namespace: &str) -> Result<Client> {
     let encode = |text: &str| STANDARD.encode(text);
     let kubeconfig = json!({
         "clusters": [{"name": "shoot", "cluster": {
-            "server": format!("https://{API_SERVER}.{namespace}.svc"),
+            "server": server,
+            "tls-server-name": service_name(namespace),
             "certificate-authority-data": encode(&value("ca", "ca.crt")?),
         }}],
         "users": [{"name": "shoot", "user": {

@@ -74,6 +74,13 @@ impl ControlPlane {
         self.group(self.tunnels())
     }
 
+    /// Pods of API servers that are ready.
+    pub fn ready_api_servers(&self) -> impl Iterator<Item = &Pod> {
+        let selectors: Vec<_> = self.api_servers().filter_map(|one| one.spec.as_ref()).collect();
+        let is_api = move |pod: &&Pod| selectors.iter().any(|spec| selects(&spec.selector, pod));
+        self.pods.iter().filter(is_api).filter(|pod| is_ready(pod))
+    }
+
     /// Names of Pods of API servers that were created before `time`, and whose containers the kubelet does not start again yet.
     #[must_use]
     pub fn api_held_back(&self, time: Timestamp) -> Vec<String> {

@@ -184,6 +184,7 @@ fn destination(clusters: &mut Clusters) -> DestinationFacts {
         api: site.api.facts("kube-apiserver", site.is_api_ready(now)),
         tunnel: TunnelFacts::default(),
         api_dns_written: None,
+        uncached: None,
         api_dns_here: clusters.zone.is_api_at(Side::Destination, now),
         api_ttl: Duration::from_secs(clusters.api_ttl),
         infrastructure: site.infrastructure.facts(now),

@@ -190,6 +190,7 @@ fn destination(world: &mut World) -> DestinationFacts {
         tunnel: TunnelFacts::default(),
         exposure_problem: None,
         api_dns_written: None,
+        uncached: None,
         api_dns_here: world.api_at == Side::Destination,
         api_ttl: Duration::from_secs(120),
         infrastructure: site.infrastructure.facts(now),

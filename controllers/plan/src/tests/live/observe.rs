@@ -189,6 +189,7 @@ fn destination(world: &mut World) -> DestinationFacts {
         tunnel: world.tunnel_facts(Side::Destination),
         exposure_problem: None,
         api_dns_written: None,
+        uncached: None,
         api_dns_here: is_switched,
         api_ttl: Duration::from_secs(world.api_ttl),
         infrastructure: site.infrastructure.facts(now),
