@@ -43,6 +43,11 @@ impl Images {
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), image);
     }
 
+    /// Whether there is an image of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
     pub(super) fn find(&self, name: &str) -> Option<Image> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }

@@ -12,11 +12,15 @@ use tokio::task::JoinSet;
 
 use super::{Ground, pod};
 
-/// Gives every Pod of our nodes a life of its own; never ends.
-pub(super) async fn follow(ground: Arc<Ground>) {
+/// Gives every Pod of our nodes that is wanted a life of its own; never ends. `config` says which Pods are watched.
+pub(super) async fn follow(
+    ground: Arc<Ground>,
+    config: watcher::Config,
+    is_wanted: impl Fn(&Pod) -> bool + Send,
+) {
     let mut lives = Lives { ground: ground.clone(), channels: HashMap::new(), tasks: JoinSet::new() };
     let pods = Api::<Pod>::all(ground.client.clone());
-    let events = watcher(pods, watcher::Config::default()).default_backoff();
+    let events = watcher(pods, config).default_backoff();
     pin_mut!(events);
     let mut listed = HashSet::new();
     while let Some(event) = events.next().await {
@@ -24,11 +28,11 @@ pub(super) async fn follow(ground: Arc<Ground>) {
             Ok(watcher::Event::Init) => listed.clear(),
             Ok(watcher::Event::InitApply(pod)) => {
                 listed.extend(pod.metadata.uid.clone());
-                lives.see(pod);
+                lives.see(pod, &is_wanted);
             }
             // Whatever went while nobody watched is not in the list.
             Ok(watcher::Event::InitDone) => lives.channels.retain(|uid, _| listed.contains(uid)),
-            Ok(watcher::Event::Apply(pod)) => lives.see(pod),
+            Ok(watcher::Event::Apply(pod)) => lives.see(pod, &is_wanted),
             Ok(watcher::Event::Delete(pod)) => lives.forget(&pod),
             // The watcher takes its failures up by itself.
             Err(_) => {}
@@ -44,11 +48,11 @@ struct Lives {
 }
 
 impl Lives {
-    fn see(&mut self, pod: Pod) {
+    fn see(&mut self, pod: Pod, is_wanted: &impl Fn(&Pod) -> bool) {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let node = node.and_then(|name| self.ground.nodes.iter().position(|slot| slot.name == name));
-        let Some(node) = node else { return };
+        let Some(node) = node.filter(|_| is_wanted(&pod)) else { return };
         let pod = Arc::new(pod);
         match self.channels.get(&uid) {
             // Nobody listens when its life is over and the API has yet to say so.

@@ -31,10 +31,12 @@ mod dns;
 mod environment;
 mod fault;
 mod gate;
+mod host;
 mod image;
 mod lives;
 mod network;
 mod node;
+mod node_network;
 mod pod;
 mod probe;
 mod root;
@@ -58,7 +60,7 @@ use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::access::{Access, Credential};
@@ -67,9 +69,11 @@ use crate::process::{Process, Spec};
 use crate::test_env::TestEnv;
 use crate::{binaries, http, port};
 pub use balancer::Balancer;
+use host::Host;
 pub use image::{Image, Images};
 pub use network::PodNetwork;
 use node::NodeSpec;
+pub use node_network::{NetworkNode, NodeNetwork};
 use root::Mount;
 use roster::Roster;
 use wire::{API_IP, DNS_IP, Wire};
@@ -105,7 +109,7 @@ pub struct PodRunner {
 struct Ground {
     client: Client,
     api: http::Api,
-    wire: Wire,
+    wire: Arc<Wire>,
     roster: Arc<Roster>,
     images: Images,
     nodes: Vec<NodeSpec>,
@@ -136,7 +140,7 @@ impl PodRunner {
             node::register(&ground, index).await?;
             tasks.spawn(node::beat(ground.clone(), index));
         }
-        tasks.spawn(lives::follow(ground.clone()));
+        tasks.spawn(lives::follow(ground.clone(), watcher::Config::default(), |_| true));
         tasks.spawn(claim::provision(ground.clone()));
         tasks.spawn(claim::reclaim(ground.clone()));
         let scheduler = start_scheduler(env, garden).await?;
@@ -171,13 +175,13 @@ impl PodRunner {
 
     /// What opens further addresses in the network of its Pods.
     pub fn network(&self) -> PodNetwork {
-        PodNetwork { ground: self.ground.clone() }
+        PodNetwork { wire: self.ground.wire.clone() }
     }
 
     /// Lets Pods reach a server on a port of 127.0.0.1 over TCP; gives the address under which they do.
     pub fn expose(&self, port: u16) -> Result<SocketAddr> {
         let address = SocketAddr::from((OUTSIDE_IP, port));
-        let listener = self.ground.listen(address)?;
+        let listener = self.ground.wire.listen(address)?;
         self.spawn(gate::relay(listener, move || TcpStream::connect((Ipv4Addr::LOCALHOST, port))));
         Ok(address)
     }
@@ -186,10 +190,9 @@ impl PodRunner {
     /// five seconds, and over TCP that of the second.
     pub fn expose_dns(&self, (udp, tcp): (u16, u16)) -> Result<SocketAddr> {
         let address = SocketAddr::from((OUTSIDE_IP, DNS_PORT));
-        let socket = self.ground.wire.within(move || std::net::UdpSocket::bind(address))?;
-        socket.set_nonblocking(true)?;
-        self.spawn(dns::relay(UdpSocket::from_std(socket)?, (Ipv4Addr::LOCALHOST, udp).into()));
-        let listener = self.ground.listen(address)?;
+        let socket = self.ground.wire.receive(address)?;
+        self.spawn(dns::relay(socket, (Ipv4Addr::LOCALHOST, udp).into()));
+        let listener = self.ground.wire.listen(address)?;
         self.spawn(gate::relay(listener, move || TcpStream::connect((Ipv4Addr::LOCALHOST, tcp))));
         Ok(address)
     }
@@ -214,30 +217,18 @@ impl Ground {
         nodes: Vec<(String, BTreeMap<String, String>)>,
         images: Images,
     ) -> Result<Self> {
-        let dir = env.make_dir("pods")?;
-        let root = dir.join("root");
-        std::fs::create_dir(&root)?;
         let config = Kubeconfig::read_from(garden.kubeconfig())?;
         let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
-        let roster = Arc::new(Roster::new());
-        let wire = Wire::start(roster.clone(), dir.clone()).await?;
-        let other_mounts = root::other_mounts(&std::fs::read_to_string("/proc/self/mountinfo")?, &dir);
-        let node_spec = |(name, labels)| NodeSpec {
-            name,
-            labels,
-            beats: AtomicBool::new(true),
-            ready: AtomicBool::new(true),
-        };
-        let nodes = nodes.into_iter().map(node_spec).collect();
-        let (client, api) = (Client::try_from(config)?, garden.api().clone());
-        let waits_as_kubelet = AtomicBool::new(false);
-        Ok(Self { client, api, wire, roster, images, nodes, dir, root, other_mounts, waits_as_kubelet })
+        let host = Host::start(env, "pods").await?;
+        let nodes = nodes.into_iter().enumerate();
+        let nodes = nodes.map(|(at, (name, labels))| NodeSpec::new(name, labels, at)).collect();
+        Ok(Self::new(host, (Client::try_from(config)?, garden.api().clone()), nodes, images))
     }
 
-    fn listen(&self, address: SocketAddr) -> Result<TcpListener> {
-        let listener = self.wire.within(move || std::net::TcpListener::bind(address))?;
-        listener.set_nonblocking(true)?;
-        Ok(TcpListener::from_std(listener)?)
+    fn new(host: Host, (client, api): (Client, http::Api), nodes: Vec<NodeSpec>, images: Images) -> Self {
+        let Host { wire, roster, dir, root, other_mounts } = host;
+        let waits_as_kubelet = AtomicBool::new(false);
+        Self { client, api, wire, roster, images, nodes, dir, root, other_mounts, waits_as_kubelet }
     }
 }
 
@@ -255,9 +246,8 @@ fn serve_names(
     upstream: Option<SocketAddr>,
     tasks: &mut JoinSet<()>,
 ) -> Result<()> {
-    let socket = ground.wire.within(|| std::net::UdpSocket::bind((DNS_IP, 53)))?;
-    socket.set_nonblocking(true)?;
-    tasks.spawn(dns::serve(UdpSocket::from_std(socket)?, slices.clone(), upstream));
+    let socket = ground.wire.receive((DNS_IP, DNS_PORT).into())?;
+    tasks.spawn(dns::serve(socket, slices.clone(), upstream));
     Ok(())
 }
 
@@ -265,7 +255,7 @@ fn serve_names(
 fn serve_api(ground: &Ground, garden: &Garden, tasks: &mut JoinSet<()>) -> Result<()> {
     let server = garden.admin().server.strip_prefix("https://").context("kube-apiserver serves no TLS")?;
     let server: SocketAddr = server.parse()?;
-    let listener = ground.listen((API_IP, 443).into())?;
+    let listener = ground.wire.listen((API_IP, 443).into())?;
     tasks.spawn(gate::relay(listener, move || TcpStream::connect(server)));
     Ok(())
 }

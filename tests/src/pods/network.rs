@@ -9,13 +9,14 @@ use anyhow::Result;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::{Ground, gate};
+use super::gate;
+use super::wire::Wire;
 use crate::relay::{Link, carry};
 
 /// Opens addresses in the network of the Pods of one cluster.
 #[derive(Clone)]
 pub struct PodNetwork {
-    pub(super) ground: Arc<Ground>,
+    pub(super) wire: Arc<Wire>,
 }
 
 impl PodNetwork {
@@ -30,8 +31,8 @@ impl PodNetwork {
         link: watch::Receiver<Link>,
     ) -> Result<impl Future<Output = ()> + Send + use<>> {
         let address = format!("{}/32", at.ip());
-        self.ground.wire.in_hub("ip", &["address", "replace", &address, "dev", "lo"]).await?;
-        let listener = self.ground.listen(at)?;
+        self.wire.in_hub("ip", &["address", "replace", &address, "dev", "lo"]).await?;
+        let listener = self.wire.listen(at)?;
         let carry = move |client, target| carry(client, target, link.clone());
         Ok(gate::relay_by(listener, move || TcpStream::connect(server), carry))
     }

@@ -1,6 +1,7 @@
 //! The nodes: their objects, their leases, and what a test makes of them.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -28,10 +29,22 @@ const SILENCE: Duration = Duration::from_secs(20);
 pub(super) struct NodeSpec {
     pub name: String,
     pub labels: BTreeMap<String, String>,
+    /// Which range of addresses its Pods get ([`wire::range`]).
+    pub range: usize,
+    /// Its own address, as Pods see it in their status.
+    pub address: Ipv4Addr,
     /// Whether its lease is renewed.
     pub beats: AtomicBool,
     /// Whether the node says that it is ready.
     pub ready: AtomicBool,
+}
+
+impl NodeSpec {
+    /// A node that is well, whose address is the gateway of its Pods.
+    pub(super) fn new(name: String, labels: BTreeMap<String, String>, range: usize) -> Self {
+        let (beats, ready) = (AtomicBool::new(true), AtomicBool::new(true));
+        Self { name, labels, range, address: wire::gateway(range), beats, ready }
+    }
 }
 
 /// Makes the object of a node, ready for Pods.

@@ -24,7 +24,7 @@ use super::container::{self, Restart, Stop, stopped};
 use super::environment::Facts;
 use super::status::{Observed, State, Transitions, is_sidecar, render};
 use super::volume::Supply;
-use super::wire::{self, DNS_IP, Sandbox};
+use super::wire::{DNS_IP, Sandbox};
 
 /// How long until something that failed is tried again.
 const RETRY: Duration = Duration::from_millis(200);
@@ -87,7 +87,7 @@ impl Life {
             first.spec.as_ref().is_some_and(|s| s.init_containers.iter().flatten().next().is_some());
         let seen = watch::Sender::new(Observed {
             containers: BTreeMap::new(),
-            host_ip: wire::gateway(node),
+            host_ip: ground.nodes[node].address,
             pod_ip: None,
             since: Timestamp::now(),
             initialized: !has_init,
@@ -97,7 +97,7 @@ impl Life {
     }
 
     pub(super) fn host_ip(&self) -> Ipv4Addr {
-        wire::gateway(self.node)
+        self.ground.nodes[self.node].address
     }
 
     pub(super) fn host_name(&self) -> String {
@@ -214,7 +214,7 @@ impl Life {
     /// Makes network and volumes, again and again until it succeeds, and says meanwhile what is missing.
     async fn prepare(self: &Arc<Self>) -> Cell {
         let sandbox = loop {
-            match self.ground.wire.sandbox(&self.key(), self.node).await {
+            match self.ground.wire.sandbox(&self.key(), self.ground.nodes[self.node].range).await {
                 Ok(sandbox) => break sandbox,
                 Err(error) => self.explain(&error.context("failed to make the network of the pod")),
             }

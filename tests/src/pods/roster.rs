@@ -120,8 +120,13 @@ impl Running {
     ///
     /// Errors: when it exits before, with its log; or after a while.
     pub(super) async fn wait_until_up(&self) -> Result<()> {
+        self.wait_for_line("up").await
+    }
+
+    /// The same for another line.
+    pub(super) async fn wait_for_line(&self, wanted: &str) -> Result<()> {
         let up = async {
-            while !self.output().lines().any(|line| line == "up") {
+            while !self.output().lines().any(|line| line == wanted) {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
         };

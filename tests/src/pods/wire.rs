@@ -134,9 +134,13 @@ impl Wire {
     /// Runs a program in the hub to its end.
     pub(super) async fn in_hub(&self, program: &str, args: &[&str]) -> Result<String> {
         let mut command = Command::new("nsenter");
-        let (net, mount) = (format!("--net=/proc/{0}/ns/net", self.hub), self.mounts());
-        command.args([&net, &mount]).arg(program).args(args);
+        command.args([&self.network_option(), &self.mounts()]).arg(program).args(args);
         tool::run(command, b"").await?.text()
+    }
+
+    /// nsenter's option for the network of the hub.
+    pub(super) fn network_option(&self) -> String {
+        format!("--net=/proc/{}/ns/net", self.hub)
     }
 
     /// nsenter's option for the mounts of the hub.
