@@ -26,6 +26,9 @@ use crate::pods::Balancer;
 use crate::port;
 
 const TYPE: &str = "LoadBalancer";
+/// Annotation of a Service that has no address of its own: the name of the Service of its namespace whose address it shares. Clouds do
+/// that for Services with different ports.
+pub(super) const ADDRESS_OF: &str = "load-balancer.example.com/address-of";
 /// From a failure to the next try.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -34,6 +37,8 @@ pub struct LoadBalancers(AbortHandle);
 
 /// An address that is open. It closes when this is dropped.
 struct OpenAddress {
+    /// Name of the Service, with namespace.
+    name: String,
     ip: Ipv4Addr,
     /// Port of the Service and port of its Pods.
     ports: Vec<(u16, u16)>,
@@ -109,14 +114,25 @@ async fn serve(
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
     let ports = ports.iter().map(port_numbers).collect::<Result<Vec<_>>>()?;
     let current = open.get(&uid);
-    if current.is_none_or(|address| address.ports != ports) {
-        let ip = current.map_or_else(new_address, |address| Ok(address.ip))?;
+    let shared = shared_address(service, open)?;
+    if current.is_none_or(|address| address.ports != ports || shared.is_some_and(|ip| ip != address.ip)) {
+        let ip = shared.or(current.map(|address| address.ip)).map_or_else(new_address, Ok)?;
         // Ports that stay are bound again.
         open.remove(&uid);
         open.insert(uid.clone(), open_address(networks, service, ip, ports).await?);
     }
     let ip = open.get(&uid).context("the address is not open")?.ip;
     write_status(client, service, &wide(ip).to_string()).await
+}
+
+/// The address of the Service that this one names.
+///
+/// Errors: while that has none.
+fn shared_address(service: &Service, open: &BTreeMap<String, OpenAddress>) -> Result<Option<Ipv4Addr>> {
+    let Some(owner) = service.annotations().get(ADDRESS_OF) else { return Ok(None) };
+    let owner = format!("{owner}.{}.svc", service.namespace().unwrap_or_default());
+    let found = open.values().find(|address| address.name == owner);
+    found.map(|address| Some(address.ip)).with_context(|| format!("{owner} has no address yet"))
 }
 
 fn port_numbers(port: &ServicePort) -> Result<(u16, u16)> {
@@ -147,7 +163,7 @@ async fn open_address(
     }
     let numbers: Vec<u16> = ports.iter().map(|(port, _)| *port).collect();
     let wide = networks.wide.open(&networks.seed, ip, &numbers).await?;
-    Ok(OpenAddress { ip, ports, _listeners: listeners, _wide: wide })
+    Ok(OpenAddress { name, ip, ports, _listeners: listeners, _wide: wide })
 }
 
 async fn write_status(client: &Client, service: &Service, ip: &str) -> Result<()> {
