@@ -12,7 +12,7 @@ use super::dns::Dns;
 use super::seed::{BACKUP_SECRET, Seed};
 use super::shoot::ShootName;
 use super::wide_network::here;
-use super::{etcd, extensions, kubernetes, machines};
+use super::{etcd, extensions, konnectivity, kubernetes, machines};
 use crate::access::Access;
 use crate::http::Api;
 use crate::wait::until;
@@ -37,6 +37,8 @@ pub struct ControlPlaneOptions {
     pub orphan_period: Duration,
     /// How long the record of the API may be cached, in seconds. Gardener's default is 120.
     pub api_ttl: u32,
+    /// Whether kube-apiservers reach nodes, webhooks and aggregated APIs through a tunnel only, and nodes have a network of their own.
+    pub tunnel: bool,
 }
 
 /// A Shoot's control plane in one seed.
@@ -52,7 +54,14 @@ pub struct ControlPlane {
 impl Default for ControlPlaneOptions {
     fn default() -> Self {
         let pools = ["worker-a", "worker-b"].map(|pool| (pool.to_owned(), 3)).into();
-        Self { etcd_members: 3, api_servers: 2, pools, orphan_period: Duration::from_secs(10), api_ttl: 30 }
+        Self {
+            etcd_members: 3,
+            api_servers: 2,
+            pools,
+            orphan_period: Duration::from_secs(10),
+            api_ttl: 30,
+            tunnel: false,
+        }
     }
 }
 
@@ -91,6 +100,9 @@ impl ControlPlane {
         self.apply(seed, &etcd::secrets(self)?).await?;
         self.apply(seed, &etcd::etcds(self, seed)).await?;
         self.apply(seed, &kubernetes::api_server(self)?).await?;
+        if self.options.tunnel {
+            self.apply(seed, &konnectivity::server(self)?).await?;
+        }
         etcd::wait_until_ready(self, seed).await?;
         self.roll_out(seed, "kube-apiserver").await?;
         let address =
@@ -171,7 +183,8 @@ impl ControlPlane {
         seed.cluster.kubectl(exists).await?.text().map(drop)
     }
 
-    async fn roll_out(&self, seed: &Seed, deployment: &str) -> Result<()> {
+    /// Waits until a Deployment in the Shoot's namespace of a seed is rolled out.
+    pub(super) async fn roll_out(&self, seed: &Seed, deployment: &str) -> Result<()> {
         let (name, namespace) = (format!("deployment/{deployment}"), self.shoot.technical_id());
         let timeout = format!("--timeout={}s", DEADLINE.as_secs());
         seed.cluster.kubectl(["rollout", "status", &name, "-n", &namespace, &timeout]).await?.text().map(drop)

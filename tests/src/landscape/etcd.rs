@@ -50,12 +50,17 @@ pub(super) fn secrets(plane: &ControlPlane) -> Result<Vec<Value>> {
 fn names(plane: &ControlPlane, etcd: &str) -> Vec<String> {
     let namespace = plane.shoot.technical_id();
     let members = (0..5).map(|at| format!("{etcd}-{at}.{etcd}-peer.{namespace}.svc"));
-    // Of each seed that there may be: members of two seeds form one etcd while a control plane moves live.
-    let exposed = ["seed-a", "seed-b", "seed-c"].map(|seed| format!("*.{namespace}.{seed}.{ZONE}"));
+    // Members of two seeds form one etcd while a control plane moves live.
+    let exposed = names_in_seeds(&namespace);
     members
         .chain([format!("{etcd}-client.{namespace}.svc"), "localhost".into(), "127.0.0.1".into()])
         .chain(exposed)
         .collect()
+}
+
+/// Names by which what a control plane has in a seed is reached from elsewhere, for each seed that there may be.
+pub(super) fn names_in_seeds(technical_id: &str) -> [String; 3] {
+    ["seed-a", "seed-b", "seed-c"].map(|seed| format!("*.{technical_id}.{seed}.{ZONE}"))
 }
 
 fn of_leaf(name: &str, leaf: &Leaf) -> Value {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::carry::{carried, issued_anew};
 use super::control_plane::{API_PORT, ControlPlane, secret};
-use super::etcd;
+use super::{etcd, konnectivity};
 
 /// Where each Deployment mounts the Secret of its own name.
 const FILES: &str = "/etc/shoot";
@@ -39,7 +39,7 @@ fn api_server_files(plane: &ControlPlane) -> Result<Value> {
     let serving = authorities.cluster.server(&names)?;
     let proxy = authorities.front_proxy.client(FRONT_PROXY_USER, &[])?;
     let etcd = authorities.etcd_client()?;
-    let certificates = json!([
+    let mut certificates = json!([
         {"authority": "ca", "commonName": domain, "names": names, "usages": ["server"]},
         {
             "authority": "ca-front-proxy", "commonName": FRONT_PROXY_USER, "usages": ["client"],
@@ -47,7 +47,7 @@ fn api_server_files(plane: &ControlPlane) -> Result<Value> {
         },
         {"authority": "ca-etcd", "commonName": "etcd-client", "usages": ["client"], "certificate": "etcd.crt", "key": "etcd.key"},
     ]);
-    let files = secret(
+    let mut files = secret(
         "kube-apiserver",
         &[
             ("tls.crt", &serving.cert_pem),
@@ -64,6 +64,13 @@ fn api_server_files(plane: &ControlPlane) -> Result<Value> {
             ("encryption.json", &authorities.encryption_configuration()),
         ],
     );
+    if plane.options.tunnel {
+        let part = konnectivity::api_server_part(plane)?;
+        for (name, text) in part.files {
+            files["stringData"][name] = text.into();
+        }
+        certificates.as_array_mut().into_iter().for_each(|all| all.extend(part.certificates.clone()));
+    }
     Ok(issued_anew(files, &certificates))
 }
 
@@ -100,6 +107,7 @@ fn api_server_flags(plane: &ControlPlane) -> Vec<String> {
         .map(|(name, value)| format!("--{name}={value}"))
         .into_iter()
         .chain(etcd::api_server_flags(plane))
+        .chain(if plane.options.tunnel { konnectivity::api_server_flags() } else { Vec::new() })
         .collect()
 }
 

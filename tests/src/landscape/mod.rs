@@ -14,6 +14,7 @@ pub mod etcd;
 pub mod extensions;
 pub mod garden;
 pub mod gardenlet;
+pub mod konnectivity;
 mod kubernetes;
 mod load_balancer;
 pub mod machines;
@@ -26,6 +27,8 @@ pub mod provider;
 pub mod real_gardenlet;
 pub mod seed;
 pub mod shoot;
+pub mod shoot_network;
+pub mod tunnel;
 pub mod wide_network;
 
 use std::sync::Arc;
@@ -47,6 +50,7 @@ pub use provider::ProviderContext;
 pub use real_gardenlet::RealGardenlet;
 pub use seed::Seed;
 pub use shoot::ShootName;
+pub use shoot_network::ShootNetwork;
 use wide_network::WideNetwork;
 
 use crate::process::Process;
@@ -156,10 +160,15 @@ impl Landscape {
         options: ControlPlaneOptions,
     ) -> Result<Shoot> {
         let authorities = Arc::new(Authorities::make(&env.make_dir("shoot-keys")?)?);
+        let network = match options.tunnel {
+            true => Some(Arc::new(self.start_network(env, &shoot, &authorities).await?)),
+            false => None,
+        };
         let context = NodeContext {
             shoot: shoot.clone(),
             authorities: authorities.clone(),
             resolver: self.dns.resolver(),
+            network,
         };
         let nodes = Nodes::start(self.cloud.client(), context);
         let control_plane = ControlPlane::new(shoot, authorities, options);
@@ -170,7 +179,22 @@ impl Landscape {
         control_plane.deploy(self.seed(seed)?, &self.dns, &cluster).await?;
         let shoot = Shoot { control_plane, nodes };
         shoot.wait_until_ready(&self.dns).await?;
+        if shoot.control_plane.options.tunnel {
+            let nodes = shoot.ready_nodes(&self.dns).await?;
+            let (_, node) = nodes.first().context("a Shoot with a tunnel needs a node")?;
+            shoot.control_plane.deploy_tunnel(env, self.seed(seed)?, node).await?;
+        }
         Ok(shoot)
+    }
+
+    async fn start_network(
+        &self,
+        env: &TestEnv,
+        shoot: &ShootName,
+        authorities: &Arc<Authorities>,
+    ) -> Result<ShootNetwork> {
+        tunnel::add_image(self)?;
+        ShootNetwork::start(env, shoot, authorities, &self.dns, &self.wide).await
     }
 
     /// Ends all Pods of a Shoot in a seed, so that other Shoots have the machine to themselves. Its extension resources stay.

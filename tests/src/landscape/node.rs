@@ -3,7 +3,8 @@
 //! A task does what tells a kubelet from outside: it registers a Node with the machine's provider ID, renews its Lease, writes the
 //! condition Ready, and says of Pods that are bound to it that they run. It acts as `system:node:<name>` with no other rights,
 //! and reaches the API by the Shoot's DNS name, which it resolves anew for each round. No containers run; a Pod with a host port answers
-//! requests there (`pod_server`).
+//! requests there (`pod_server`). With a network of their own, nodes have addresses and kubelets there, and Pods of some images run
+//! ([`super::shoot_network`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use super::cloud::{CloudClient, Vm};
 use super::dns::Resolver;
 use super::pod_server::PodServers;
 use super::shoot::ShootName;
+use super::shoot_network::{KUBELET_PORT, ShootNetwork, ShootNode};
 use crate::http::Api;
 
 const MACHINES_PERIOD: Duration = Duration::from_millis(500);
@@ -42,6 +44,8 @@ pub struct NodeContext {
     pub authorities: Arc<Authorities>,
     /// Resolves the name of the API.
     pub resolver: Resolver,
+    /// The network of the nodes, where they have one.
+    pub network: Option<Arc<ShootNetwork>>,
 }
 
 /// Nodes of one Shoot. They stop when this is dropped.
@@ -107,7 +111,9 @@ async fn run(vm: Vm, context: NodeContext, errors: Errors) {
     let user = format!("system:node:{}", vm.name);
     let resolver = context.resolver.clone();
     let api = context.authorities.api(&context.shoot, resolver, &user, &["system:nodes"]);
-    let mut node = Node { vm: vm.clone(), status_due: Instant::now(), servers: PodServers::default() };
+    let network = context.network.clone();
+    let (status_due, servers) = (Instant::now(), PodServers::default());
+    let mut node = Node { vm: vm.clone(), status_due, servers, network, joined: None };
     loop {
         let round = async {
             let api = api.as_ref().map_err(|error| anyhow::anyhow!("no client: {error:#}"))?;
@@ -125,6 +131,9 @@ struct Node {
     vm: Vm,
     status_due: Instant,
     servers: PodServers,
+    network: Option<Arc<ShootNetwork>>,
+    /// This node in the network, once it has joined.
+    joined: Option<ShootNode>,
 }
 
 impl Node {
@@ -132,6 +141,11 @@ impl Node {
         self.renew(api).await?;
         if Instant::now() >= self.status_due {
             self.register(api).await?;
+            if let Some(network) = &self.network
+                && self.joined.is_none()
+            {
+                self.joined = Some(network.join(&self.vm.name).await?);
+            }
             self.write_status(api).await?;
             self.status_due = Instant::now() + STATUS_PERIOD;
         }
@@ -168,7 +182,7 @@ impl Node {
         let time = now();
         let condition = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason, "lastHeartbeatTime": time});
         let resources = json!({"cpu": "2", "memory": "8Gi", "pods": "110"});
-        let status = json!({
+        let mut status = json!({
             "capacity": resources, "allocatable": resources,
             "addresses": [{"type": "Hostname", "address": self.vm.name}],
             "conditions": [
@@ -183,6 +197,11 @@ impl Node {
                 "machineID": self.vm.name, "systemUUID": self.vm.name, "bootID": self.vm.provider_id, "kubeProxyVersion": "",
             },
         });
+        if let Some(node) = &self.joined {
+            let internal = json!({"type": "InternalIP", "address": node.address()});
+            status["addresses"] = json!([status["addresses"][0], internal]);
+            status["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": KUBELET_PORT}});
+        }
         let path = format!("/api/v1/nodes/{}/status", self.vm.name);
         api.patch(&path, STRATEGIC, &json!({"status": status})).await?.ok().map(drop)
     }
@@ -193,7 +212,8 @@ impl Node {
         let pods = api.get(&path).await?.ok()?;
         let pods = pods["items"].as_array().map(Vec::as_slice).unwrap_or_default();
         self.servers.follow(pods);
-        for pod in pods {
+        let is_real = |pod: &&Value| self.network.as_ref().is_some_and(|network| network.is_real(pod));
+        for pod in pods.iter().filter(|pod| !is_real(pod)) {
             let field = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
             let path = format!("/api/v1/namespaces/{}/pods/{}", field("namespace"), field("name"));
             if !field("deletionTimestamp").is_empty() {

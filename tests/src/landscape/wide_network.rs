@@ -23,7 +23,7 @@ const HERE: [u8; 2] = [127, 77];
 /// Where a load balancer is in all networks. It opens no address by itself.
 #[derive(Debug, Default)]
 pub struct WideNetwork {
-    /// Networks of Pods, by their seeds.
+    /// Networks of Pods, by the names of their seeds and Shoots.
     networks: Mutex<Vec<(String, PodNetwork)>>,
     /// What the way from one seed to another is like. Within a seed there is no delay.
     between: watch::Sender<Link>,
@@ -39,9 +39,15 @@ pub struct WideAddress {
 pub struct Distance<'a>(&'a WideNetwork);
 
 impl WideNetwork {
-    /// Adds the network of the Pods of a seed. Addresses that are open already do not appear there, so seeds come before Services.
-    pub fn join(&self, seed: &str, network: PodNetwork) {
-        self.networks.lock().push((seed.to_owned(), network));
+    /// Adds the network of the Pods of a seed, or of a Shoot, which is not within any seed. Addresses that are open already do not appear
+    /// there, so networks come before Services.
+    pub fn join(&self, name: &str, network: PodNetwork) {
+        self.networks.lock().push((name.to_owned(), network));
+    }
+
+    /// Removes a network: addresses that open later do not open in it.
+    pub fn leave(&self, name: &str) {
+        self.networks.lock().retain(|(joined, _)| joined != name);
     }
 
     /// Lets Pods of all seeds reach ports of an address of this machine, which leads to a seed.
