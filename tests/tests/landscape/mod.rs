@@ -1,6 +1,7 @@
 //! The landscape for migrations of control planes: what a test finds when it has started.
 
 mod provider;
+mod tunnel;
 mod workers;
 mod world;
 
