@@ -8,5 +8,6 @@ mod given_up;
 mod informers;
 mod requests;
 mod six_members;
+mod tunnel;
 mod watches;
 mod whole;

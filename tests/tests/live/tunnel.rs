@@ -1,0 +1,135 @@
+//! The tunnel to the Shoot moves with the control plane: what kube-apiservers reach through it, they reach all the time.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use repot_tests::clientgo::ClientGo;
+use repot_tests::landscape::konnectivity::AGENT_NAMESPACE;
+use repot_tests::landscape::tunnel::{HOOKED, PING, SERVED};
+use repot_tests::landscape::wide_network::TRANSLATION;
+use repot_tests::landscape::{ControlPlaneOptions, DEADLINE};
+use repot_tests::wait::until;
+use repot_tests::{TestEnv, binaries};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::process::Command;
+
+use super::whole::{ensure_hidden, highly_available};
+use crate::migration::story;
+use crate::migration::world::{SEEDS, World, run};
+
+/// What the program says of its operations and streams.
+#[derive(Debug, Deserialize)]
+struct Stats {
+    operations: BTreeMap<String, Operation>,
+    streams: BTreeMap<String, Stream>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Operation {
+    done: u64,
+    failed: u64,
+    longest_ms: u64,
+    first_errors: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Stream {
+    broken: u64,
+    longest_silence_ms: u64,
+}
+
+/// Each of these needs the tunnel.
+const OPERATIONS: [&str; 5] = ["webhook", "exec", "logs", "portforward", "aggregated"];
+/// A migration takes minutes, and each operation runs four times a second.
+const LEAST: u64 = 300;
+
+/// A webhook that must not fail, `exec`, `logs`, `port-forward` and an aggregated API, four times a second each; and streams of `exec` and
+/// `logs`, which break where the kube-apiserver ends that they go through.
+#[test]
+#[ignore = "minutes, in make soak"]
+fn webhooks_exec_and_logs_work_while_a_control_plane_moves_there_and_back() {
+    run(async |env| {
+        let options = ControlPlaneOptions { tunnel: true, ..highly_available() };
+        let world = World::create(env, "tunnel", options).await?;
+        let before = world.workload().await?;
+        let mut load = start(env, &world)?;
+        println!("{}", load.answer().await?);
+        for (name, seeds) in [("there", SEEDS), ("back", (SEEDS.1, SEEDS.0))] {
+            story::create_live(&world, name, seeds).await?;
+            let migration = story::until_success(&world, name, seeds.1).await?;
+            println!("{}", story::timeline(&migration).join("\n"));
+            ensure_none_failed(load.ask("stats").await?)?;
+            world.ensure_moved(&before, seeds).await?;
+            ensure_hidden(&world, seeds.1).await?;
+            ensure_usual_clients(&world).await?;
+        }
+        ensure_none_failed(load.ask("stop").await?)?;
+        world.stop(SEEDS.0).await
+    });
+}
+
+/// An abort leaves the tunnel as it was.
+#[test]
+#[ignore = "minutes, in make soak"]
+fn tunnel_is_as_before_when_a_migration_is_aborted() {
+    run(async |env| {
+        let options = ControlPlaneOptions { tunnel: true, ..highly_available() };
+        let world = World::create(env, "stays", options).await?;
+        let mut load = start(env, &world)?;
+        println!("{}", load.answer().await?);
+        story::create_live(&world, "there", SEEDS).await?;
+        story::until_started(&world, "there", ("destination", "ApiDnsSwitched")).await?;
+        story::abort(&world, "there").await?;
+        story::ensure_phase(&story::until_end(&world, "there").await?, "Cancelled")?;
+        ensure_none_failed(load.ask("stop").await?)?;
+        ensure_hidden(&world, SEEDS.0).await?;
+        ensure_usual_clients(&world).await?;
+        world.stop(SEEDS.0).await
+    });
+}
+
+fn start(env: &TestEnv, world: &World) -> Result<ClientGo> {
+    let dir = env.make_dir("tunnel-load")?;
+    let server = format!("https://{}", world.name().api_domain());
+    let kubeconfig = world.shoot.control_plane.admin_access(&server)?.write(dir.join("kubeconfig"))?;
+    let mut program = Command::new(binaries::find("tunnel")?);
+    program.arg("--kubeconfig").arg(&kubeconfig);
+    program.args([
+        format!("--resolver={}", world.landscape.dns.address()),
+        format!("--translation={TRANSLATION}"),
+        format!("--pod={SERVED}"),
+        format!("--webhook-namespace={HOOKED}"),
+        format!("--aggregated={PING}/pings"),
+    ]);
+    ClientGo::speak_with("tunnel", program, &dir.join("tunnel.log"))
+}
+
+fn ensure_none_failed(answer: Value) -> Result<()> {
+    println!("{answer}");
+    let stats: Stats = serde_json::from_value(answer).context("not what the program says")?;
+    for name in OPERATIONS {
+        let operation = stats.operations.get(name).with_context(|| format!("{name} is not used"))?;
+        ensure!(operation.failed == 0, "{name}: {:?}", operation.first_errors);
+        ensure!(operation.done >= LEAST, "{name} was used {} times only", operation.done);
+        ensure!(operation.longest_ms < 10_000, "{name} took {} ms", operation.longest_ms);
+    }
+    for (name, stream) in &stats.streams {
+        println!("{name} broke {} times, silent for {} ms", stream.broken, stream.longest_silence_ms);
+    }
+    Ok(())
+}
+
+/// No Deployment in the Shoot says that a migration has made it.
+async fn ensure_usual_clients(world: &World) -> Result<()> {
+    until("the temporary client to be gone", DEADLINE, async || {
+        let selector = "labelSelector=migration.gardener.cloud/made-by";
+        let path = format!("/apis/apps/v1/namespaces/{AGENT_NAMESPACE}/deployments?{selector}");
+        let all = world.api()?.get(&path).await?.ok()?;
+        ensure!(all["items"].as_array().is_some_and(Vec::is_empty), "{all}");
+        Ok(())
+    })
+    .await
+}
