@@ -8,7 +8,10 @@ use repot_etcd_core::members::{self as plan, MemberId, Role};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 
-use super::{Change, DesiredMembership, Driver, Outcome, Seen, SeenMember};
+use super::{
+    Change, DesiredMembership, Driver, Outcome, Seen, SeenMember,
+    refusals::{REFUSED, UNHEALTHY},
+};
 use crate::term::{LeaseDeadline, LeaseExpired};
 
 /// How often a leader that hands over is asked whether it has.
@@ -198,7 +201,7 @@ fn is_refusal(error: &Error) -> bool {
         | Code::InvalidArgument
         | Code::PermissionDenied
         | Code::Unauthenticated => true,
-        Code::Unavailable => status.message().contains("unhealthy cluster"),
+        Code::Unavailable => status.message().contains(UNHEALTHY),
         _ => false,
     }
 }
@@ -211,7 +214,7 @@ fn conclude(answer: Result<(), Failure>, change: Change) -> Outcome {
             Outcome::Waiting(Reason::new("LeaseOver", format!("{what}: {over}")))
         }
         Err(Failure::Refused(error)) => {
-            Outcome::Waiting(Reason::new("RefusedByEtcd", format!("failed to {what}: {error}")))
+            Outcome::Waiting(Reason::new(REFUSED, format!("failed to {what}: {error}")))
         }
         Err(Failure::Unknown(error)) => Outcome::Waiting(Reason::new(
             "OutcomeUnknown",

@@ -9,7 +9,7 @@
 //! the log the leader knows a learner to have. So a voter counts as connected as long as it answers, names the leader that the
 //! leader takes itself for, in the same term, and has been seen so without a break of [`Limits::gap`]; and a learner has as much of
 //! the log as it says itself to know to be committed, which is never more than what the leader knows. etcd checks by its own
-//! knowledge afterwards, and what it refuses is waited for.
+//! knowledge afterwards, and what it refuses is waited for; a leader that refuses without a reason gives the lead away (`refusals`).
 //!
 //! **What clients notice.** A leader that moves drops writes, and a member that is removed takes its clients' calls with it. So the
 //! driver asks the [`Gateways`] in front of the etcd, where it is told of them, before either.
@@ -21,6 +21,7 @@ mod act;
 mod gateways;
 mod http;
 mod observe;
+mod refusals;
 mod series;
 
 use std::{
@@ -37,6 +38,7 @@ use repot_etcd_core::members::{self as plan, Desired, MemberId, Move, Side};
 pub use gateways::Gateways;
 pub use http::{GatewayEndpoint, HttpGateways};
 pub use observe::{Seen, SeenMember, UnknownMember};
+use refusals::Refusals;
 use series::HealthHistory;
 use tokio::time::Instant;
 
@@ -149,6 +151,7 @@ pub struct Driver {
     series: HealthHistory,
     gateways: Option<(Arc<dyn Gateways>, Duration)>,
     term: LeaseDeadline,
+    refusals: Refusals,
     /// When writes could not be held the last time, and why.
     not_held: Option<(Instant, String)>,
 }
@@ -165,6 +168,7 @@ impl Driver {
             series,
             gateways: None,
             term: LeaseDeadline::endless(),
+            refusals: Refusals::default(),
             not_held: None,
         }
     }
@@ -206,7 +210,13 @@ impl Driver {
             Move::Done => Outcome::Done,
             Move::Wait(why) => Outcome::Waiting(why),
             Move::Refuse(why) => Outcome::Refused(why),
-            Move::Change(change) => self.act(wanted, &seen, change).await,
+            Move::Change(change) => {
+                let outcome = self.act(wanted, &seen, change).await;
+                match self.refusals.note(&seen, &outcome, Instant::now()) {
+                    Some(heir) => self.act(wanted, &seen, plan::Change::MoveLeader(heir)).await,
+                    None => outcome,
+                }
+            }
         };
         let changed = matches!(outcome, Outcome::Changed(_));
         Pass { seen: Some(seen), outcome, again: again(changed) }

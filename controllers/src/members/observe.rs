@@ -25,7 +25,7 @@ pub struct Seen {
     /// Whether an entry went through the log before the list of members was read.
     pub settled: bool,
     /// What speaks against any change, of which the planner knows nothing.
-    obstacle: Option<Reason>,
+    pub(super) obstacle: Option<Reason>,
 }
 
 /// A member, as it was seen.
@@ -52,7 +52,7 @@ pub struct SeenMember {
     /// Version of etcd; empty where it does not answer.
     pub version: String,
     pub(super) client_url: String,
-    connected: Option<Time>,
+    pub(super) connected: Option<Time>,
 }
 
 /// A member that has no slot, or one that another member has.

@@ -45,6 +45,8 @@ struct Stream {
 const OPERATIONS: [&str; 5] = ["webhook", "exec", "logs", "portforward", "aggregated"];
 /// A migration takes minutes, and each operation runs four times a second.
 const LEAST: u64 = 300;
+/// A request that is under way when the temporary client ends may fail: one through each kube-apiserver.
+const UNDER_WAY: u64 = 2;
 
 /// A webhook that must not fail, `exec`, `logs`, `port-forward` and an aggregated API, four times a second each; and streams of `exec` and
 /// `logs`, which break where the kube-apiserver ends that they go through.
@@ -57,16 +59,16 @@ fn webhooks_exec_and_logs_work_while_a_control_plane_moves_there_and_back() {
         let before = world.workload().await?;
         let mut load = start(env, &world)?;
         println!("{}", load.answer().await?);
-        for (name, seeds) in [("there", SEEDS), ("back", (SEEDS.1, SEEDS.0))] {
+        for (moves, (name, seeds)) in (1..).zip([("there", SEEDS), ("back", (SEEDS.1, SEEDS.0))]) {
             story::create_live(&world, name, seeds).await?;
             let migration = story::until_success(&world, name, seeds.1).await?;
             println!("{}", story::timeline(&migration).join("\n"));
-            ensure_none_failed(load.ask("stats").await?)?;
+            ensure_works(load.ask("stats").await?, moves)?;
             world.ensure_moved(&before, seeds).await?;
             ensure_hidden(&world, seeds.1).await?;
             ensure_usual_clients(&world).await?;
         }
-        ensure_none_failed(load.ask("stop").await?)?;
+        ensure_works(load.ask("stop").await?, 2)?;
         world.stop(SEEDS.0).await
     });
 }
@@ -84,7 +86,7 @@ fn tunnel_is_as_before_when_a_migration_is_aborted() {
         story::until_started(&world, "there", ("destination", "ApiDnsSwitched")).await?;
         story::abort(&world, "there").await?;
         story::ensure_phase(&story::until_end(&world, "there").await?, "Cancelled")?;
-        ensure_none_failed(load.ask("stop").await?)?;
+        ensure_works(load.ask("stop").await?, 1)?;
         ensure_hidden(&world, SEEDS.0).await?;
         ensure_usual_clients(&world).await?;
         world.stop(SEEDS.0).await
@@ -107,12 +109,14 @@ fn start(env: &TestEnv, world: &World) -> Result<ClientGo> {
     ClientGo::speak_with("tunnel", program, &dir.join("tunnel.log"))
 }
 
-fn ensure_none_failed(answer: Value) -> Result<()> {
+/// After so many moves, or returns.
+fn ensure_works(answer: Value, moves: u64) -> Result<()> {
     println!("{answer}");
     let stats: Stats = serde_json::from_value(answer).context("not what the program says")?;
     for name in OPERATIONS {
         let operation = stats.operations.get(name).with_context(|| format!("{name} is not used"))?;
-        ensure!(operation.failed == 0, "{name}: {:?}", operation.first_errors);
+        let (failed, most) = (operation.failed, moves * UNDER_WAY);
+        ensure!(failed <= most, "{name} failed {failed} times: {:?}", operation.first_errors);
         ensure!(operation.done >= LEAST, "{name} was used {} times only", operation.done);
         ensure!(operation.longest_ms < 10_000, "{name} took {} ms", operation.longest_ms);
     }

@@ -22,6 +22,9 @@ use crate::migration::{
     names::{MADE_BY, MANAGER},
 };
 
+/// How long Pods of a temporary client may take to end, at least: the default of Kubernetes.
+const GRACE_SECONDS: i64 = 30;
+
 /// Deployments of clients in the Shoot, as they were observed.
 pub struct Clients {
     usual: Option<Deployment>,
@@ -137,6 +140,9 @@ fn temporary(usual: &Deployment, tunnel: &Tunnel, host: &str, migration: &str) -
     let labels = &mut spec.template.metadata.get_or_insert_default().labels;
     labels.get_or_insert_default().extend([mark.clone()]);
     let pod = spec.template.spec.get_or_insert_default();
+    // What goes through it has time to end when it is deleted.
+    let grace = pod.termination_grace_period_seconds.unwrap_or_default();
+    pod.termination_grace_period_seconds = Some(grace.max(GRACE_SECONDS));
     let containers = pod.init_containers.iter_mut().flatten().chain(&mut pod.containers);
     let found: usize = containers.map(|container| redirect(container, &tunnel.host, host)).sum();
     if found == 0 {
@@ -224,6 +230,7 @@ mod tests {
             (&labels, &json!(2))
         );
         assert_eq!(copy["spec"]["template"]["metadata"]["labels"], labels);
+        assert_eq!(copy["spec"]["template"]["spec"]["terminationGracePeriodSeconds"], GRACE_SECONDS);
         let container = &copy["spec"]["template"]["spec"]["containers"][0];
         assert_eq!(container["args"], json!(["--host=tunnel-1.b.example.com", "--port=8132"]));
         assert_eq!(container["env"][0]["value"], "https://tunnel-1.b.example.com:8443");
