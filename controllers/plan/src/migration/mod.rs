@@ -38,6 +38,7 @@ pub(crate) mod source;
 pub(crate) mod standby;
 mod step;
 mod tunnel_facts;
+mod workloads;
 
 pub use flow::MigrationFlow;
 pub use notes::{Loss, Notes};

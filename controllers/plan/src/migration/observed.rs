@@ -5,7 +5,7 @@
 //! Each side reads its own cluster and the objects of the migration in the garden. It reads what it decides on from the API servers,
 //! and not from a cache, after the step was recorded.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use repot_api::conditions::Reason;
 use repot_apimachinery::time::Time;
@@ -17,6 +17,7 @@ pub use super::garden_facts::{
     SupersededMigration,
 };
 pub use super::tunnel_facts::{TunnelClient, TunnelFacts};
+pub use super::workloads::{KUBE_CONTROLLERS, Replicas, Workloads};
 use crate::flow::Abort;
 
 /// What one side observes in one pass.
@@ -107,42 +108,6 @@ impl Facts {
             Self::Source(facts) => &facts.owner,
             Self::Destination(facts) => &facts.owner,
         }
-    }
-}
-
-/// Replicas of workloads by name.
-pub type Replicas = BTreeMap<String, u32>;
-
-/// A group of workloads: controllers of the control plane, or its API servers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Workloads {
-    /// Replicas that are wanted, by name of the workload.
-    pub wanted: Replicas,
-    /// Replicas before the workload was stopped, or carried without replicas; those that are wanted where it runs.
-    pub former: Replicas,
-    /// Pods that exist, those that are being deleted included.
-    pub pods: u32,
-    /// Pods that are ready.
-    pub ready: u32,
-    /// Who set the replicas last: see [`Effect`](super::effect::Effect).
-    pub fence: String,
-}
-
-/// Controllers that act on nothing but the API of the Shoot: the etcd fences them, so they need not wait for Machines. All others act on
-/// infrastructure.
-pub const KUBE_CONTROLLERS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
-
-impl Workloads {
-    /// No replicas of each of them.
-    #[must_use]
-    pub fn none(&self) -> Replicas {
-        self.wanted.keys().map(|name| (name.clone(), 0)).collect()
-    }
-
-    /// Whether none is wanted and none is left.
-    #[must_use]
-    pub fn is_stopped(&self) -> bool {
-        self.pods == 0 && self.wanted.values().all(|replicas| *replicas == 0)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What one side sees of the tunnel by which kube-apiservers of a seed reach nodes, Pods and Services of their Shoot.
 
-use super::observed::Workloads;
+use super::workloads::Workloads;
 
 /// The tunnel, as one side sees it. A control plane may have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

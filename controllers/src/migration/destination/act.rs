@@ -21,7 +21,7 @@ use crate::{
             api_record, extensions,
             owner::{self, OwnerRecordOf},
             params, scale,
-            tunnel::remove_temporary_client,
+            tunnel_facts::remove_temporary_client,
             under,
         },
     },

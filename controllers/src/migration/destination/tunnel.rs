@@ -14,10 +14,7 @@ use crate::{
         error::{Error, Result},
         overall::{Ledger, is_open},
         pass::Pass,
-        seed::{
-            exposure::Exposing,
-            tunnel::{self, Tunnel},
-        },
+        seed::{exposure::Exposing, tunnel_facts},
     },
 };
 
@@ -27,7 +24,7 @@ use crate::{
 /// [`Error`]. The next pass goes on.
 pub async fn expose(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
     let seed = pass.context.own_client();
-    let Some(tunnel) = Tunnel::of(&objects.plane).map_err(Error::Missing)? else { return Ok(()) };
+    let Some(tunnel) = objects.plane.tunnel().map_err(Error::Missing)? else { return Ok(()) };
     let like = objects.zone_record.as_ref();
     let like = like.ok_or_else(|| Error::Missing("a DNSRecord of the zone".to_owned()))?;
     let address = prepare::api_address(seed, &objects.namespace, &tunnel.service).await?;
@@ -59,11 +56,11 @@ pub async fn facts(
 ) -> TunnelFacts {
     let seed = context.own_client();
     let is_held = ledger.is_started(Step::TunnelServes) && !ledger.is_settled(Step::SourceControllersStopped);
-    let asked = tunnel::Asked {
+    let asked = tunnel_facts::Asked {
         clients: is_open(ledger, Step::TunnelMoved),
         reach: is_held && !ledger.phase.is_rollback(),
     };
-    let mut facts = tunnel::facts(seed, &objects.namespace, &objects.plane, &request.uid, asked).await;
+    let mut facts = tunnel_facts::facts(seed, &objects.namespace, &objects.plane, &request.uid, asked).await;
     if is_open(ledger, Step::TunnelExposed) {
         let found = unexposed(context, objects, request).await;
         facts.unexposed = found.unwrap_or_else(|error| Some(causes(&error)));
@@ -76,7 +73,7 @@ async fn unexposed(
     objects: &Objects,
     request: &MigrationRequest,
 ) -> Result<Option<String>> {
-    let Some(tunnel) = Tunnel::of(&objects.plane).map_err(Error::Missing)? else {
+    let Some(tunnel) = objects.plane.tunnel().map_err(Error::Missing)? else {
         return Ok(Some("no Deployment of the tunnel was carried".to_owned()));
     };
     let address = prepare::api_address(context.own_client(), &objects.namespace, &tunnel.service).await?;

@@ -14,6 +14,7 @@ pub mod shoot_api;
 pub mod snapshots;
 pub mod tunnel;
 pub mod tunnel_client;
+pub mod tunnel_facts;
 pub mod watch_caches;
 pub mod workloads;
 

@@ -2,16 +2,8 @@
 //! in the namespace of the control plane. An annotation on it says by what clients in the Shoot reach these servers.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::{Client, ResourceExt};
-use repot_plan::migration::observed::{TunnelClient, TunnelFacts};
+use kube::ResourceExt;
 use serde::Deserialize;
-
-use super::{
-    shoot_api,
-    tunnel_client::{self, Clients},
-    workloads::ControlPlane,
-};
-use crate::{errors::causes, migration::error::Error};
 
 /// Annotation of the Deployment of servers, with a [`Tunnel`] in JSON.
 pub const TUNNEL: &str = "migration.gardener.cloud/tunnel";
@@ -39,14 +31,14 @@ pub struct ClientName {
 }
 
 impl Tunnel {
-    /// The tunnel of a control plane; `None` where it has none.
+    /// The tunnel of a control plane that has these servers; `None` where it has none.
     ///
     /// # Errors
     /// What is wrong with the annotation, for people.
-    pub fn of(plane: &ControlPlane) -> Result<Option<Self>, String> {
-        let mut all = plane.tunnels();
-        let Some(servers) = all.next() else { return Ok(None) };
-        if let Some(other) = all.next() {
+    pub fn of<'a>(mut servers: impl Iterator<Item = &'a Deployment>) -> Result<Option<Self>, String> {
+        let (first, second) = (servers.next(), servers.next());
+        let Some(servers) = first else { return Ok(None) };
+        if let Some(other) = second {
             let names = format!("{} and {}", servers.name_any(), other.name_any());
             return Err(format!("Deployments {names} both have the annotation {TUNNEL}; one may have it"));
         }
@@ -64,78 +56,6 @@ impl Tunnel {
         }
         Ok(tunnel)
     }
-}
-
-/// Which facts a side asks for: those of the Shoot cost requests to its API.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Asked {
-    /// How far clients in the Shoot are.
-    pub clients: bool,
-    /// Whether kube-apiservers of this seed reach the Shoot.
-    pub reach: bool,
-}
-
-/// The tunnel as a side sees it, but for whether it is exposed.
-pub async fn facts(
-    seed: &Client,
-    namespace: &str,
-    plane: &ControlPlane,
-    migration: &str,
-    asked: Asked,
-) -> TunnelFacts {
-    let mut facts = TunnelFacts { servers: plane.tunnel_servers(), ..TunnelFacts::default() };
-    let tunnel = match Tunnel::of(plane) {
-        Ok(Some(tunnel)) => tunnel,
-        Ok(None) => return facts,
-        Err(why) => {
-            facts.invalid = Some(why);
-            return facts;
-        }
-    };
-    let Asked { clients, reach } = asked;
-    if !clients && !reach {
-        return facts;
-    }
-    let shoot = match shoot_api::client(seed, namespace).await {
-        Ok(shoot) => shoot,
-        Err(error) => {
-            let why = causes(&error);
-            facts.client = TunnelClient::Unknown(why.clone());
-            facts.temporary_client = TunnelClient::Unknown(why.clone());
-            facts.unreached = Some(why);
-            return facts;
-        }
-    };
-    if clients {
-        let found = Clients::read(&shoot, &tunnel.client, migration).await;
-        (facts.client, facts.temporary_client) = match &found {
-            Ok(found) => (found.usual(), found.temporary()),
-            Err(error) => {
-                let why = causes(error);
-                (TunnelClient::Unknown(why.clone()), TunnelClient::Unknown(why))
-            }
-        };
-    }
-    if reach {
-        let reached = tunnel_client::read_log(&shoot, &tunnel.client.namespace, migration).await;
-        facts.unreached = reached.err().map(|error| causes(&error));
-    }
-    facts
-}
-
-/// Deletes the temporary client that a migration has made in the Shoot.
-///
-/// # Errors
-/// [`Error`]. The next pass goes on.
-pub async fn remove_temporary_client(
-    seed: &Client,
-    namespace: &str,
-    plane: &ControlPlane,
-    migration: &str,
-) -> Result<(), Error> {
-    let Some(tunnel) = Tunnel::of(plane).map_err(Error::Missing)? else { return Ok(()) };
-    let shoot = shoot_api::client(seed, namespace).await?;
-    tunnel_client::remove(&shoot, &tunnel.client, migration).await
 }
 
 #[cfg(test)]

@@ -10,7 +10,11 @@ use k8s_openapi::{
 use kube::{Client, ResourceExt};
 use repot_plan::migration::observed::{KUBE_CONTROLLERS, Workloads};
 
-use super::{read::list, scale::FORMER_REPLICAS, tunnel::TUNNEL};
+use super::{
+    read::list,
+    scale::FORMER_REPLICAS,
+    tunnel::{TUNNEL, Tunnel},
+};
 use crate::{
     etcd::api::FENCE,
     migration::{
@@ -48,6 +52,14 @@ impl ControlPlane {
     /// The Deployment of the servers of the tunnel to the Shoot, if there is one.
     pub fn tunnels(&self) -> impl Iterator<Item = &Deployment> {
         self.deployments.iter().filter(|deployment| is_tunnel(deployment))
+    }
+
+    /// By what clients in the Shoot reach them; `None` where there is no tunnel.
+    ///
+    /// # Errors
+    /// What is wrong with the annotation, for people.
+    pub fn tunnel(&self) -> Result<Option<Tunnel>, String> {
+        Tunnel::of(self.tunnels())
     }
 
     /// Both of them: kube-apiservers need the tunnel as long as they run.

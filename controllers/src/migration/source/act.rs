@@ -18,9 +18,7 @@ use crate::{
             api_record,
             etcd::unknown_members,
             exposure::{self, Exposing},
-            extensions, owner, params, scale, shoot_api,
-            tunnel::{self, Tunnel},
-            tunnel_client, under,
+            extensions, owner, params, scale, shoot_api, tunnel_client, tunnel_facts, under,
         },
     },
     shootstate::{self, Mode},
@@ -141,7 +139,7 @@ async fn remove_lost_members(seed: &Client, objects: &Objects, fence: &str) -> R
 /// It dials the destination, by the name that leads there during this migration.
 async fn ensure_temporary_client(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
     let (seed, request) = (pass.context.own_client(), &pass.facts.request);
-    let Some(tunnel) = Tunnel::of(&objects.plane).map_err(Error::Missing)? else { return Ok(()) };
+    let Some(tunnel) = objects.plane.tunnel().map_err(Error::Missing)? else { return Ok(()) };
     let host = exposure::tunnel_host(objects.etcds.need_main()?, &request.destination_seed, &request.uid)?;
     let shoot = shoot_api::client(seed, &objects.namespace).await?;
     tunnel_client::ensure(&shoot, &tunnel, &host, &request.uid).await
@@ -149,7 +147,7 @@ async fn ensure_temporary_client(pass: &Pass<'_>, objects: &Objects) -> Result<(
 
 async fn remove_temporary_client(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
     let (seed, uid) = (pass.context.own_client(), &pass.facts.request.uid);
-    tunnel::remove_temporary_client(seed, &objects.namespace, &objects.plane, uid).await
+    tunnel_facts::remove_temporary_client(seed, &objects.namespace, &objects.plane, uid).await
 }
 
 /// In a forced migration no rollback needs the DNSOwners again.

@@ -30,7 +30,7 @@ use crate::{
         record,
         seed::{
             api_record, etcd::Etcds, exposure, extensions, namespace, owner::OwnerRecordOf, read, scale,
-            snapshots, tunnel, workloads::ControlPlane,
+            snapshots, tunnel_facts, workloads::ControlPlane,
         },
     },
     shootstate::{self, Mode, ShootKey},
@@ -101,8 +101,8 @@ fn asks_for_extensions(ledger: &Ledger) -> bool {
 async fn tunnel(seed: &Client, objects: &Objects, migration: &str, ledger: &Ledger) -> TunnelFacts {
     let steps = [Step::TemporaryClientStarted, Step::TemporaryClientRemoved];
     let clients = steps.into_iter().any(|step| ledger.state(step) == State::Running);
-    let asked = tunnel::Asked { clients, reach: false };
-    tunnel::facts(seed, &objects.namespace, &objects.plane, migration, asked).await
+    let asked = tunnel_facts::Asked { clients, reach: false };
+    tunnel_facts::facts(seed, &objects.namespace, &objects.plane, migration, asked).await
 }
 
 async fn objects(
