@@ -49,7 +49,7 @@ endif
 SOAK = REPOT_SOAK=1 $(CARGO) test --locked --workspace
 KILLER = controllers_are_killed_in_each_step
 soak: testbed
-	tests/go/build etcdbrctl gardenlet konnectivity-server konnectivity-agent kubelet
+	tests/go/build etcdbrctl gardenlet konnectivity-server konnectivity-agent kubelet tunnel
 	tests/python/build envoy
 	$(MAKE) mutations
 	tests/azure/build
