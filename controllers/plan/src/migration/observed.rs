@@ -272,7 +272,7 @@ pub struct DestinationFacts {
     pub tunnel: TunnelFacts,
     /// Why the API does not answer at its Service, or that has no address; `None` where all is well.
     pub exposure_problem: Option<String>,
-    /// Live: why not all kube-apiservers of the destination watch all kinds of the Shoot; `None` where they do, or where it is not asked.
+    /// Live: why not all kube-apiservers of the destination watch all kinds of the Shoot, or that it was not asked; `None` where they do.
     pub uncached: Option<String>,
     /// Whether all servers of the zone answer with the destination for the name of the API.
     pub api_dns_here: bool,

@@ -239,7 +239,7 @@ async fn exposure_problem(seed: &Client, objects: &Objects, ledger: &Ledger) -> 
 async fn uncached(seed: &Client, objects: &Objects, ledger: &Ledger) -> Option<String> {
     match is_open(ledger, Step::WatchCachesStarted) {
         true => watch_caches::start(seed, &objects.namespace, &objects.plane).await,
-        false => None,
+        false => Some("it was not asked yet".to_owned()),
     }
 }
 
