@@ -206,17 +206,19 @@ impl Driver {
         let next = seen
             .obstacle()
             .map_or_else(|| plan::decide(&seen.to_cluster(), &wanted.desired, self.series.now()), Move::Wait);
+        let leaving = match next {
+            Move::Change(plan::Change::Remove(id)) => Some(id),
+            _ => None,
+        };
         let outcome = match next {
             Move::Done => Outcome::Done,
             Move::Wait(why) => Outcome::Waiting(why),
             Move::Refuse(why) => Outcome::Refused(why),
-            Move::Change(change) => {
-                let outcome = self.act(wanted, &seen, change).await;
-                match self.refusals.note(&seen, &outcome, Instant::now()) {
-                    Some(heir) => self.act(wanted, &seen, plan::Change::MoveLeader(heir)).await,
-                    None => outcome,
-                }
-            }
+            Move::Change(change) => self.act(wanted, &seen, change).await,
+        };
+        let outcome = match self.refusals.note(&seen, &outcome, leaving, Instant::now()) {
+            Some(heir) => self.act(wanted, &seen, plan::Change::MoveLeader(heir)).await,
+            None => outcome,
         };
         let changed = matches!(outcome, Outcome::Changed(_));
         Pass { seen: Some(seen), outcome, again: again(changed) }

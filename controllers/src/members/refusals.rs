@@ -14,7 +14,7 @@ use super::{Outcome, Seen, SeenMember};
 
 /// The reason of an outcome where etcd has refused a change.
 pub(super) const REFUSED: &str = "RefusedByEtcd";
-/// What etcd says.
+/// What etcd says when it refuses a change for that.
 pub(super) const UNHEALTHY: &str = "unhealthy cluster";
 /// Longer than etcd's own wait for connections that are new, of five seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -24,8 +24,15 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub(super) struct Refusals(BTreeMap<MemberId, Instant>);
 
 impl Refusals {
-    /// Notes how a change ended. Gives the voter that is to lead instead, where this leader has refused for long.
-    pub(super) fn note(&mut self, seen: &Seen, outcome: &Outcome, now: Instant) -> Option<MemberId> {
+    /// Notes what a pass came to. Gives the voter that is to lead instead, where this leader has refused in each pass for long. `leaving` is
+    /// to be removed, and leads no more.
+    pub(super) fn note(
+        &mut self,
+        seen: &Seen,
+        outcome: &Outcome,
+        leaving: Option<MemberId>,
+        now: Instant,
+    ) -> Option<MemberId> {
         let is_refused = matches!(
             outcome,
             Outcome::Waiting(why) if why.reason == REFUSED && why.message.contains(UNHEALTHY)
@@ -40,8 +47,13 @@ impl Refusals {
         if now.duration_since(since) < PATIENCE {
             return None;
         }
-        let is_heir = |one: &&SeenMember| one.side == leader.side && !self.0.contains_key(&one.id);
-        voters().find(is_heir).map(|heir| heir.id)
+        let is_tried = |one: &SeenMember| self.0.contains_key(&one.id);
+        let is_heir =
+            |one: &&SeenMember| one.side == leader.side && !is_tried(one) && Some(one.id) != leaving;
+        let heir = voters().find(is_heir)?.id;
+        // One that does not come to lead is not asked again.
+        self.0.insert(heir, now);
+        Some(heir)
     }
 }
 
@@ -84,13 +96,13 @@ mod tests {
     #[test]
     fn lead_moves_from_a_leader_that_refuses_for_long_and_to_each_voter_once() {
         let (mut refusals, began) = (Refusals::default(), Instant::now());
-        assert_eq!(refusals.note(&seen(1, true), &refused(), began), None);
-        assert_eq!(refusals.note(&seen(1, true), &refused(), began + PATIENCE), Some(MemberId(2)));
+        assert_eq!(refusals.note(&seen(1, true), &refused(), None, began), None);
+        assert_eq!(refusals.note(&seen(1, true), &refused(), None, began + PATIENCE), Some(MemberId(2)));
         let mut now = began + PATIENCE;
         for (leader, heir) in [(2, Some(MemberId(3))), (3, None)] {
-            assert_eq!(refusals.note(&seen(leader, true), &refused(), now), None);
+            assert_eq!(refusals.note(&seen(leader, true), &refused(), None, now), None);
             now += PATIENCE;
-            assert_eq!(refusals.note(&seen(leader, true), &refused(), now), heir);
+            assert_eq!(refusals.note(&seen(leader, true), &refused(), None, now), heir);
         }
     }
 
@@ -98,13 +110,23 @@ mod tests {
     fn lead_stays_where_etcd_is_right_or_has_done_something() {
         let (mut refusals, began) = (Refusals::default(), Instant::now());
         let other = Outcome::Waiting(Reason::new(REFUSED, "failed to add a: too many learners"));
-        for outcome in [Outcome::Done, other] {
-            assert_eq!(refusals.note(&seen(1, true), &refused(), began), None);
-            assert_eq!(refusals.note(&seen(1, true), &outcome, began), None);
-            assert_eq!(refusals.note(&seen(1, true), &refused(), began + PATIENCE), None);
+        let waits = Outcome::Waiting(Reason::new("VoterUnsteady", "a voter has just connected"));
+        for outcome in [Outcome::Done, other, waits] {
+            assert_eq!(refusals.note(&seen(1, true), &refused(), None, began), None);
+            assert_eq!(refusals.note(&seen(1, true), &outcome, None, began), None);
+            assert_eq!(refusals.note(&seen(1, true), &refused(), None, began + PATIENCE), None);
             refusals = Refusals::default();
         }
-        assert_eq!(refusals.note(&seen(1, false), &refused(), began), None);
-        assert_eq!(refusals.note(&seen(1, false), &refused(), began + PATIENCE), None);
+        assert_eq!(refusals.note(&seen(1, false), &refused(), None, began), None);
+        assert_eq!(refusals.note(&seen(1, false), &refused(), None, began + PATIENCE), None);
+    }
+
+    #[test]
+    fn voter_that_does_not_come_to_lead_or_that_leaves_is_not_asked_again() {
+        let (mut refusals, began) = (Refusals::default(), Instant::now());
+        let mut note = |leaving, at| refusals.note(&seen(1, true), &refused(), leaving, at);
+        assert_eq!(note(None, began), None);
+        assert_eq!(note(Some(MemberId(2)), began + PATIENCE), Some(MemberId(3)));
+        assert_eq!(note(Some(MemberId(2)), began + PATIENCE), None);
     }
 }

@@ -19,8 +19,8 @@ use crate::{
     },
 };
 
-/// Longer than probes of a client take to notice that its connection has ended.
-const RECONNECTED_WITHIN: Duration = Duration::from_secs(30);
+/// Longer than it takes until the Shoot says that a client is not connected: three probes, ten seconds apart, and the status after them.
+const RECONNECTED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The servers at the source, as they were noted; `None` where there is no tunnel.
 fn noted_servers<'a>(context: &'a Context) -> Option<&'a Replicas> {

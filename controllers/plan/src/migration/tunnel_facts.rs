@@ -41,7 +41,7 @@ impl Default for TunnelFacts {
 pub enum TunnelClient {
     /// It could not be read, or was not asked for; with the reason.
     Unknown(String),
-    /// There is none.
+    /// The Shoot has no such Deployment.
     Absent,
     /// Not all of its Pods are ready.
     Starting,

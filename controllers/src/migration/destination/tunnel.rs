@@ -55,7 +55,8 @@ pub async fn facts(
     ledger: &Ledger,
 ) -> TunnelFacts {
     let seed = context.own_client();
-    let is_held = ledger.is_started(Step::TunnelServes) && !ledger.is_settled(Step::SourceControllersStopped);
+    // Steps of the source are not in this ledger.
+    let is_held = ledger.is_started(Step::TunnelServes) && !ledger.is_settled(Step::MoveCommitted);
     let asked = tunnel_facts::Asked {
         clients: is_open(ledger, Step::TunnelMoved),
         reach: is_held && !ledger.phase.is_rollback(),

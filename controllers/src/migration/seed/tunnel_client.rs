@@ -16,6 +16,7 @@ use super::{
     exposure::short,
     read::list,
     tunnel::{ClientName, Tunnel},
+    workloads::is_ready,
 };
 use crate::migration::{
     error::{Error, Result},
@@ -114,12 +115,8 @@ pub async fn remove(shoot: &Client, client: &ClientName, migration: &str) -> Res
 /// Why there is none.
 pub async fn read_log(shoot: &Client, namespace: &str, migration: &str) -> Result<()> {
     let pods = list::<Pod>(shoot, namespace, &format!("{MADE_BY}={migration}")).await?;
-    let is_running = |pod: &&Pod| {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        phase == Some("Running") && pod.metadata.deletion_timestamp.is_none()
-    };
-    let missing = || Error::Missing("a Pod of the temporary client that runs".to_owned());
-    let pod = pods.iter().find(is_running).ok_or_else(missing)?;
+    let missing = || Error::Missing("a Pod of the temporary client that is ready".to_owned());
+    let pod = pods.iter().find(|pod| is_ready(pod)).ok_or_else(missing)?;
     let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
     let params = LogParams {
         container: container.map(|container| container.name.clone()),
