@@ -86,9 +86,7 @@ fn forced_migration_goes_on_where_the_source_dies_before_its_first_member_has_le
 
 /// The members of the source are to leave, and cannot; then somebody creates the forced migration.
 async fn go_on_without_source(world: &World) -> Result<Value> {
-    let policy = format!("{POLICIES}/validatingadmissionpolicies/{POLICY}");
-    let seed = world.landscape.seed(SEEDS.1)?;
-    seed.cluster.api().delete(&policy).await?.ok()?;
+    let_source_members_go(world).await?;
     until("the members of the source to be asked to leave", DEADLINE, async || {
         let etcd = etcd(world).await?;
         ensure!(etcd["spec"]["etcd"]["bootstrapWithExistingCluster"].is_null(), "{etcd}");
@@ -101,8 +99,15 @@ async fn go_on_without_source(world: &World) -> Result<Value> {
     story::until_success(world, "forced", SEEDS.1).await
 }
 
+/// Ends what [`keep_source_members`] has begun.
+pub async fn let_source_members_go(world: &World) -> Result<()> {
+    let policy = format!("{POLICIES}/validatingadmissionpolicies/{POLICY}");
+    let seed = world.landscape.seed(SEEDS.1)?;
+    seed.cluster.api().delete(&policy).await?.ok().map(drop)
+}
+
 /// Lets nobody ask the members of the source to leave.
-async fn keep_source_members(world: &World) -> Result<()> {
+pub async fn keep_source_members(world: &World) -> Result<()> {
     let namespace = json!({"matchLabels": {"kubernetes.io/metadata.name": world.name().technical_id()}});
     let etcds = json!({
         "apiGroups": ["druid.gardener.cloud"], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": ["etcds"],

@@ -143,8 +143,9 @@ pub(super) static FORWARD: &[Row<MigrationFlow>] = &[
     Row { after: &[Step::ExtensionsRestored, Step::MachinesUnchanged], ..shared::CONTROLLERS_STARTED },
     Row { after: &[Step::ControllersStarted], ..shared::NODES_HEALTHY },
     Row {
-        // As early as the source has nothing left to store: a forced migration has to leave from where the newest state is.
-        after: &[Step::OwnerRecordTaken, Step::MigratedStateSynced],
+        // A forced migration leaves from the seed that the Shoot names, by the snapshots in the bucket of that seed and by what the source
+        // has stored last.
+        after: &[Step::OwnerRecordTaken, Step::MigratedStateSynced, Step::SnapshotStored],
         ..shared::STATUS_MOVED
     },
     Row { after: &[Step::ControllersStarted], ..shared::API_TTL_RAISED },

@@ -5,7 +5,7 @@
 
 mod shoot;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use kube::{
     ResourceExt,
@@ -13,6 +13,7 @@ use kube::{
     core::{NamespaceResourceScope, ObjectMeta},
 };
 use repot_api::names::{CONFIRM_DESTINATION_LOST, CONFIRM_SOURCE_STOPPED, MIGRATION_GROUP, V1ALPHA1};
+use repot_apimachinery::time::Time;
 use repot_plan::{
     classic,
     flow::Plans,
@@ -33,6 +34,9 @@ pub const CONTINUED_BY: &str = "continuedBy";
 
 /// Field of the status with what a final snapshot holds that came after the destination had begun.
 pub const LATE_SNAPSHOT: &str = "lateSnapshot";
+
+/// How much longer than the garden a destination that is lost has recorded nothing. One that runs records something each minute.
+const SILENT: Duration = Duration::from_secs(180);
 
 /// The kind, for messages and references.
 pub const KIND: &str = "ControlPlaneMigration";
@@ -212,7 +216,24 @@ impl ControlPlaneMigration {
         let word = |field: &str| part.and_then(|part| part.get(field)?.as_str());
         let goes_back = matches!(word("phase"), Some("RollingBack" | "RolledBack"))
             || (word("phase") == Some("Failed") && word("failedPhase") == Some("RollingBack"));
-        self.step(Side::Destination, Step::MoveCommitted).is_some_and(is_started) && !goes_back
+        let is_committed = self.step(Side::Destination, Step::MoveCommitted).is_some_and(is_started);
+        is_committed && !goes_back && !self.is_destination_given_up()
+    }
+
+    /// Whether somebody has confirmed that the destination never comes back, before the garden began to name it in the Shoot. Until then
+    /// the bucket of the destination may be empty. A destination that still records anything is not lost, whatever somebody confirms.
+    fn is_destination_given_up(&self) -> bool {
+        let is_named =
+            self.step(Side::Garden, Step::StatusMoved).is_some_and(|step| step["startTime"].is_string());
+        let observed = |side: Side| {
+            let part = self.status.get(side.name())?;
+            part.get("observedTime")?.as_str().and_then(Time::parse)
+        };
+        let is_silent = match (observed(Side::Garden), observed(Side::Destination)) {
+            (Some(garden), Some(destination)) => garden.since(destination) >= SILENT,
+            _ => false,
+        };
+        self.is_destination_lost() && !is_named && is_silent
     }
 
     /// Whether `status.seedName` of the Shoot was set to the destination.

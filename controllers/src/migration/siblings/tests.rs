@@ -1,6 +1,6 @@
 //! Which migrations stand in the way of others, supersede or continue them.
 
-use repot_api::names::CONFIRM_SOURCE_STOPPED;
+use repot_api::names::{CONFIRM_DESTINATION_LOST, CONFIRM_SOURCE_STOPPED};
 use serde_json::{Value, json};
 
 use super::*;
@@ -113,6 +113,36 @@ fn live_one_gives_way_to_a_forced_one_with_the_same_seeds() {
     given_way.status["destination"]["phase"] = "RollingBack".into();
     assert_eq!(obstacle(std::slice::from_ref(&given_way), &forced), None);
     assert_eq!(names(&in_the_way(&[given_way], &forced)), [("m", false)]);
+}
+
+#[test]
+fn forced_migration_begins_at_the_source_again_where_the_destination_is_lost_before_the_shoot_names_it() {
+    let own = migration("m", "Forced", ("a", "c"), 5);
+    let lost = |garden: &str, destination: &str| {
+        let mut one = committed(migration("o", "Live", ("a", "b"), 4));
+        one.annotations_mut().insert(CONFIRM_DESTINATION_LOST.to_owned(), "b".to_owned());
+        one.status["garden"] = json!({"phase": "Running", "observedTime": format!("2026-01-01T{garden}Z")});
+        one.status["destination"]["observedTime"] = format!("2026-01-01T{destination}Z").into();
+        one
+    };
+    let found = |other: ControlPlaneMigration| {
+        let all = [other];
+        (obstacle(&all, &own), names(&in_the_way(&all, &own)).len())
+    };
+    assert_eq!(found(lost("01:03:00", "01:00:00")), (None, 1));
+    // It recorded something lately, so it may serve.
+    assert_eq!(found(lost("01:02:59", "01:00:00")), (Some("o".to_owned()), 0));
+    let mut unconfirmed = lost("01:03:00", "01:00:00");
+    unconfirmed.annotations_mut().clear();
+    assert_eq!(found(unconfirmed), (Some("o".to_owned()), 0));
+    // From here on its bucket has the newest state.
+    let mut named = lost("01:03:00", "01:00:00");
+    named.status["garden"]["steps"] =
+        json!([{"name": "StatusMoved", "state": "Running", "startTime": "2026-01-01T01:00:00Z"}]);
+    assert_eq!(found(named), (Some("o".to_owned()), 0));
+    // Not to the seed that is lost, as long as it has not removed what it has.
+    let same = migration("m", "Forced", ("a", "b"), 5);
+    assert_eq!(obstacle(&[lost("01:03:00", "01:00:00")], &same), Some("o".to_owned()));
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl World {
             no_members_until,
             late_abort: self.rng.percent(20),
             shrinks_at: match self.case {
-                Case::Near | Case::SourceDies | Case::DestinationDies => NEVER,
+                Case::Near | Case::SourceDies | Case::DestinationDies | Case::DestinationDiesLate => NEVER,
                 Case::Far => self.now + self.rng.within(0, 2_000),
             },
             flaps: if self.rng.percent(30) { 5 } else { 0 },

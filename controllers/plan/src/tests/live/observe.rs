@@ -31,10 +31,13 @@ pub(super) fn observe(world: &mut World, side: Side) -> Observed {
         paused: false,
         abort: if world.now >= world.abort_at { Abort::Abort } else { Abort::None },
         abandoned: None,
-        superseded: world.is_superseded.then(|| Reason::new("Superseded", "another migration goes on")),
+        superseded: world
+            .deaths
+            .is_superseded
+            .then(|| Reason::new("Superseded", "another migration goes on")),
         destination_lost: world.is_destination_lost(side),
         forced_instead: world.is_forced().then(|| "forced".into()),
-        continued: None,
+        continued: world.deaths.is_continued.then(|| "forced".into()),
         retry: 0,
         force_shrink: world.is_shrink_asked(),
         step_timeout: Duration::from_secs(600),
@@ -102,7 +105,8 @@ fn etcd(world: &World, side: Side) -> EtcdFacts {
         fence: etcd.fence.clone(),
         unknown_members: if side == Side::Source { world.etcd.of(Side::Destination) as u32 } else { 0 },
         is_being_left: side == Side::Destination && world.etcd.of(Side::Source) < MEMBERS as usize,
-        has_lost_quorum: !is_serving && world.dead_since.is_some_and(|since| world.now >= since + 60),
+        has_lost_quorum: !is_serving
+            && world.deaths.source_since.is_some_and(|since| world.now >= since + 60),
         joining: if side == Side::Destination { world.etcd.joining(etcd) } else { Default::default() },
         is_exposed: etcd.is_exposed,
         is_advertised: etcd.is_exposed,

@@ -3,7 +3,7 @@
 use super::{
     etcd::MEMBERS,
     observe::left_at_destination,
-    world::{API, CONTROLLERS, DESTINATION, KUBE, SOURCE, TTL, TUNNEL, World},
+    world::{API, CONTROLLERS, Case, DESTINATION, KUBE, SOURCE, TTL, TUNNEL, World},
 };
 use crate::{
     flow::Decision,
@@ -26,7 +26,7 @@ pub(super) fn decision(world: &World, side: Side, decision: &Decision<MigrationF
                 hold(is_left, "stops the API to which clients are led")?;
             }
             Effect::StopDestination { .. } => {
-                let is_left = world.zone.api() == Side::Source || world.is_superseded;
+                let is_left = world.zone.api() == Side::Source || world.deaths.is_superseded;
                 hold(is_left, "stops the API to which clients are led")?;
             }
             Effect::EnsureOwner { .. } => {
@@ -54,7 +54,13 @@ pub(super) fn decision(world: &World, side: Side, decision: &Decision<MigrationF
 pub(super) fn at_the_end(sim: &Sim<World>) -> Result<(), String> {
     let world = &sim.model;
     let phases = [Side::Garden, Side::Source, Side::Destination].map(|side| sim.store.ledger(side).phase);
-    if world.destination_dead_since.is_some() {
+    if world.deaths.is_continued {
+        return is_continued(world, phases[0]);
+    }
+    if world.case == Case::DestinationDiesLate && world.deaths.destination_since.is_some() {
+        return has_begun_anew(world, phases);
+    }
+    if world.deaths.destination_since.is_some() {
         hold(
             phases[..2].iter().all(|phase| phase.is_rollback() && phase.is_end()),
             "a side has not gone back",
@@ -62,7 +68,7 @@ pub(super) fn at_the_end(sim: &Sim<World>) -> Result<(), String> {
         return is_untouched(world);
     }
     match phases[2] {
-        Phase::RolledBack if world.dead_since.is_some() => return has_given_way(world, phases[0]),
+        Phase::RolledBack if world.deaths.source_since.is_some() => return has_given_way(world, phases[0]),
         Phase::Succeeded => has_moved(world)?,
         Phase::RolledBack | Phase::Cancelled => is_untouched(world)?,
         phase => {
@@ -102,11 +108,29 @@ fn has_moved(world: &World) -> Result<(), String> {
 
 /// The source is dead, and another migration may begin at the destination.
 fn has_given_way(world: &World, garden: Phase) -> Result<(), String> {
-    hold(world.is_superseded, "went back before somebody asked for another migration")?;
+    hold(world.deaths.is_superseded, "went back before somebody asked for another migration")?;
     hold(garden == Phase::RolledBack, "the garden has not given way")?;
     let (left, pods) = (left_at_destination(world), world.destination.etcd.pods.running);
     hold(left.is_empty() && pods == 0, "gave way, and something is left at the destination")?;
     hold(world.etcd.of(Side::Source) == MEMBERS as usize, "gave way, and members of the source have left")
+}
+
+/// The destination is dead, and the newest state is in its bucket: another migration begins from there.
+fn is_continued(world: &World, garden: Phase) -> Result<(), String> {
+    hold(garden == Phase::Failed, "another migration goes on, and this one has not ended")?;
+    let names = [&world.status_seed, &world.entry_seed];
+    hold(names.iter().all(|seed| *seed == DESTINATION), "continued, and the Shoot names the source")?;
+    hold(world.has_snapshot, "continued from a bucket without a snapshot")?;
+    hold(world.source.left().is_empty(), "continued, and something is left at the source")
+}
+
+/// The destination is dead, and the newest state is in the bucket of the source: another migration begins there once more.
+fn has_begun_anew(world: &World, phases: [Phase; 3]) -> Result<(), String> {
+    let are_back = phases[..2].iter().all(|phase| phase.is_rollback() && phase.is_end());
+    hold(are_back && world.deaths.is_superseded, "neither moved nor begun anew")?;
+    let seeds = (world.spec_seed.as_str(), world.status_seed.as_str());
+    hold(seeds == (SOURCE, SOURCE), "begins anew, and the Shoot names the destination")?;
+    hold(world.source.exists, "begins anew, and the source is removed")
 }
 
 fn is_untouched(world: &World) -> Result<(), String> {
@@ -117,7 +141,7 @@ fn is_untouched(world: &World) -> Result<(), String> {
     hold(world.ignored == Ignored::No, "rolled back, and gardenlet leaves the Shoot alone for ever")?;
     let is_former = matches!(world.operation, Operation::Former | Operation::Other);
     hold(is_former, "rolled back, and the last operation is a migration")?;
-    let is_removed = left_at_destination(world).is_empty() || world.destination_dead_since.is_some();
+    let is_removed = left_at_destination(world).is_empty() || world.deaths.destination_since.is_some();
     hold(is_removed, "rolled back, and something is left at the destination")?;
     let members = (world.etcd.of(Side::Source), world.etcd.of(Side::Destination));
     hold(members == (MEMBERS as usize, 0), "rolled back with other members")?;

@@ -1,8 +1,7 @@
 //! The simulated garden and zone, and two seeds that share an etcd.
 
-use std::collections::BTreeSet;
-
 use super::{
+    deaths::Deaths,
     effects::{self, Seen},
     etcd::{EtcdObject, MEMBERS, SharedEtcd},
     faults::DrawnFaults,
@@ -20,7 +19,7 @@ use crate::{
     tests::{
         classic::{
             site::{Requests, Workload},
-            zone::{Window, Zone, is_in},
+            zone::{Zone, is_in},
         },
         rng::Rng,
         sim::{Build, FaultRates, Ledgers, Model, NEVER, Sim},
@@ -90,6 +89,8 @@ pub(super) enum Case {
     SourceDies,
     /// The destination dies for good before that point, while members of it are in the etcd. A person confirms that later.
     DestinationDies,
+    /// It dies past that point, before all is done. A person confirms that, and forces a migration from the seed that has the newest state.
+    DestinationDiesLate,
 }
 
 pub(super) struct World {
@@ -125,15 +126,7 @@ pub(super) struct World {
     pub(super) is_going_back: bool,
     /// How many requests were answered.
     pub(super) answered: u64,
-    /// Since when the destination is dead, when a person confirms that, and which sides are on their way back.
-    pub(super) destination_dead_since: Option<u64>,
-    pub(super) lost_at: u64,
-    pub(super) going_back: BTreeSet<Side>,
-    /// Since when the source is dead, when the forced migration is created, and whether that one goes on in place of this one.
-    pub(super) dead_since: Option<u64>,
-    pub(super) forced_at: u64,
-    pub(super) unforced: Window,
-    pub(super) is_superseded: bool,
+    pub(super) deaths: Deaths,
     /// The source is given up, so requests fail until clients find the destination.
     pub(super) is_given_up: bool,
     /// What the clusters did that they must never do.
@@ -194,7 +187,7 @@ impl World {
         }
         let has_quorum = [Side::Source, Side::Destination].into_iter().any(|side| self.does_etcd_serve(side));
         let etcd = self.destination.etcd.clone();
-        if self.destination_dead_since.is_none() {
+        if self.deaths.destination_since.is_none() {
             self.etcd.run_operator(&etcd, has_quorum && !self.is_cut(), now, &mut rng);
         } else if has_quorum && self.source.etcd.removes_lost {
             self.etcd.remove_lost(now, &mut rng);
@@ -231,7 +224,8 @@ impl World {
         let cut = self.trouble.link_cut;
         let is_explained = is_in((cut.0, cut.1 + RECOVERY), self.now) && cut.1 > 0;
         // Without the source the etcd has no quorum, wherever the client is.
-        let is_expected = self.is_given_up || self.dead_since.is_some() || self.is_dead(self.client.0);
+        let is_expected =
+            self.is_given_up || self.deaths.source_since.is_some() || self.is_dead(self.client.0);
         if self.is_api_ready(self.client.0) {
             // In a rollback, kube-apiservers of the source start before the usual client finds them.
             if !is_explained && !is_expected && !self.is_going_back && !self.reaches_shoot(self.client.0) {
@@ -299,13 +293,7 @@ impl Model for World {
             tunnel_clients: TunnelClients::default(),
             is_going_back: false,
             answered: 0,
-            destination_dead_since: None,
-            lost_at: NEVER,
-            going_back: BTreeSet::new(),
-            dead_since: None,
-            forced_at: NEVER,
-            unforced: (0, 0),
-            is_superseded: false,
+            deaths: Deaths::default(),
             is_given_up: false,
             broken: None,
         };
@@ -364,7 +352,7 @@ impl Model for World {
     }
 
     fn may_withdraw(&self) -> bool {
-        self.dead_since.is_some() && self.now >= self.forced_at
+        self.may_give_way()
     }
 
     fn is_report(effect: &Effect) -> bool {
