@@ -1,6 +1,7 @@
 //! Live migration: one etcd on two seeds, while clients write.
 
 mod behind_gateway;
+mod clients;
 mod dead_destination;
 mod dead_source;
 mod distant;

@@ -5,6 +5,7 @@ use repot_tests::landscape::ControlPlaneOptions;
 use repot_tests::wait::until;
 use serde_json::Value;
 
+use super::clients::Clients;
 use super::requests::Requests;
 use super::watches::Watches;
 use crate::migration::story::{self, DEADLINE};
@@ -32,12 +33,14 @@ fn control_plane_moves_and_no_request_fails() {
         let apis = (0..4).map(|_| world.api()).collect::<Result<Vec<_>>>()?;
         let watches = Watches::start(apis.clone(), WATCHES).await?;
         let requests = Requests::start(apis);
+        let clients = Clients::start(env, &world).await?;
         story::create_live(&world, "move", SEEDS).await?;
         let migration = story::until_success(&world, "move", SEEDS.1).await?;
         println!("{}", story::timeline(&migration).join("\n"));
         let count = requests.ensure_none_failed(1_000)?;
         println!("{}", count.summary());
-        drop(requests);
+        println!("{}", clients.ensure_all_went_on().await?);
+        drop((requests, clients));
         println!("{}", watches.ensure_none_missed(&world.api()?, DEADLINE).await?);
         world.ensure_moved(&before, SEEDS).await?;
         ensure_hidden(&world, SEEDS.1).await?;
