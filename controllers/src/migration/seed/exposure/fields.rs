@@ -12,6 +12,9 @@ use crate::{
 /// Annotation of an Etcd whose members are exposed, or were until a moment ago: whether `skipClientSANVerification` was set for that.
 const RELAXED: &str = "migration.gardener.cloud/exposed-without-san-verification";
 
+/// Annotation of an Etcd whose members are exposed: the `additionalAdvertisePeerURLs` that it had before, in JSON.
+const FORMER_URLS: &str = "migration.gardener.cloud/former-advertised-peer-urls";
+
 /// Whether anything of an Etcd is as an exposure needs it.
 #[must_use]
 pub fn is_exposed(etcd: &Etcd) -> bool {
@@ -44,12 +47,21 @@ pub fn relaxed(etcd: &Etcd) -> Value {
     }
 }
 
-/// The annotation that lets [`hide`] take back what [`relaxed`] has changed.
+/// The annotations that let [`hide`] take back what [`relaxed`] and [`advertised`] change.
 #[must_use]
 pub fn annotations(etcd: &Etcd, fence: &str) -> Value {
-    let tls = etcd.spec.etcd.peer_url_tls.as_ref();
-    let is_relaxed = tls.is_some_and(|tls| !tls.skip_client_san_verification);
-    json!({FENCE: fence, RELAXED: is_relaxed.to_string()})
+    let members = &etcd.spec.etcd;
+    let is_relaxed = members.peer_url_tls.as_ref().is_some_and(|tls| !tls.skip_client_san_verification);
+    let mut annotations = json!({FENCE: fence, RELAXED: is_relaxed.to_string()});
+    if !members.additional_peer_urls.is_empty() && !is_advertised(etcd) {
+        annotations[FORMER_URLS] = json!(members.additional_peer_urls).to_string().into();
+    }
+    annotations
+}
+
+/// The addresses by which members were known as well before they were exposed; `Null` where there were none.
+fn former_urls(annotation: Option<&str>) -> Value {
+    annotation.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 /// Lets the members of an Etcd be known by these addresses alone: first all of them accept others from any address.
@@ -83,12 +95,13 @@ pub async fn advertise(
 pub async fn hide(client: &Client, etcd: &Etcd, is_settled: bool, fence: &str) -> Result<()> {
     let (annotations, spec) = match is_advertised(etcd) {
         true => {
-            let fields = json!({
-                "additionalAdvertisePeerURLs": Value::Null, "advertiseOnlyAdditionalPeerURLs": Value::Null,
-            });
+            let former = former_urls(etcd.annotations().get(FORMER_URLS).map(String::as_str));
+            let fields = json!({"additionalAdvertisePeerURLs": former, "advertiseOnlyAdditionalPeerURLs": Value::Null});
             (json!({FENCE: fence}), json!({"etcd": fields}))
         }
-        false if is_settled => (json!({FENCE: fence, RELAXED: Value::Null}), strict(etcd)),
+        false if is_settled => {
+            (json!({FENCE: fence, RELAXED: Value::Null, FORMER_URLS: Value::Null}), strict(etcd))
+        }
         false => return Ok(()),
     };
     let patch = json!({"metadata": {"annotations": annotations}, "spec": spec});
@@ -98,7 +111,10 @@ pub async fn hide(client: &Client, etcd: &Etcd, is_settled: bool, fence: &str) -
 /// Takes out of a carried Etcd what an exposure at its seed needs.
 pub fn forget(etcd: &mut Value) {
     let annotations = etcd.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
-    let Some(relaxed) = annotations.and_then(|annotations| annotations.remove(RELAXED)) else { return };
+    let Some(annotations) = annotations else { return };
+    let former = annotations.remove(FORMER_URLS);
+    let Some(relaxed) = annotations.remove(RELAXED) else { return };
+    let former = former_urls(former.as_ref().and_then(Value::as_str));
     if let Some(members) = etcd.pointer_mut("/spec/etcd").and_then(Value::as_object_mut) {
         for field in [
             "additionalAdvertisePeerURLs",
@@ -107,6 +123,9 @@ pub fn forget(etcd: &mut Value) {
             "bootstrapWithExistingCluster",
         ] {
             members.remove(field);
+        }
+        if !former.is_null() {
+            members.insert("additionalAdvertisePeerURLs".to_owned(), former);
         }
     }
     if relaxed == "true"
@@ -129,4 +148,33 @@ fn strict(etcd: &Etcd) -> Value {
         spec["backup"] = json!({"ownerCheck": {"joinedID": Value::Null}});
     }
     spec
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_members_had_before_come_back() {
+        let urls = json!([{"memberName": "etcd-main-0", "urls": ["https://a.example.com:2380"]}]);
+        let etcd: Etcd = serde_json::from_value(json!({
+            "metadata": {"name": "etcd-main"}, "spec": {"etcd": {"additionalAdvertisePeerURLs": urls}},
+        }))
+        .expect("an Etcd");
+        let written = annotations(&etcd, "f");
+        assert_eq!(former_urls(written[FORMER_URLS].as_str()), urls);
+        let members = json!({"additionalAdvertisePeerURLs": [], "advertiseOnlyAdditionalPeerURLs": true});
+        let mut carried = json!({"metadata": {"annotations": written}, "spec": {"etcd": members}});
+        forget(&mut carried);
+        assert_eq!(carried["spec"]["etcd"], json!({"additionalAdvertisePeerURLs": urls}));
+        assert_eq!(carried["metadata"]["annotations"], json!({FENCE: "f"}));
+    }
+
+    #[test]
+    fn etcd_without_further_addresses_has_none_to_come_back() {
+        let etcd: Etcd =
+            serde_json::from_value(json!({"metadata": {"name": "e"}, "spec": {}})).expect("an Etcd");
+        assert!(annotations(&etcd, "f").get(FORMER_URLS).is_none());
+        assert_eq!(former_urls(None), Value::Null);
+    }
 }
