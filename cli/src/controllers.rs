@@ -11,7 +11,7 @@ use repot_controllers::{
     etcd,
     local_stores::LocalStores,
     metrics::Metrics,
-    migration::{self, Exposer, GatewayName, quarantine::QuarantineCommand},
+    migration::{self, Exposer, GatewayKind, GatewayName, quarantine::QuarantineCommand},
     namespaces::Namespaces,
     server::{self, Readiness},
     shootstate::{self, metrics::StateMetrics},
@@ -71,6 +71,9 @@ pub struct Flags {
     /// that, and allows TLSRoutes from the namespaces of control planes.
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "seed_name")]
     members_gateway: Option<GatewayName>,
+    /// The same with a Gateway of Istio, by VirtualServices; its Service of type LoadBalancer lies in its namespace
+    #[arg(long, value_name = "NAMESPACE/NAME", requires = "seed_name", conflicts_with = "members_gateway")]
+    members_istio_gateway: Option<GatewayName>,
     /// Image of the Pods and Jobs that are made: with repot, etcd, etcdctl and etcdutl; a seed needs it
     #[arg(long, value_name = "IMAGE", required_if_eq("scope", "seed"), default_value = "")]
     image: String,
@@ -191,7 +194,7 @@ async fn control(
             (Scope::Seed, None) => process.control_seed(flags.image, flags.namespaces).await,
             (Scope::Seed, Some((garden, states))) => {
                 let seed = process.control_seed(flags.image.clone(), flags.namespaces);
-                let exposer = flags.members_gateway.map_or(Exposer::LoadBalancers, Exposer::Gateway);
+                let exposer = exposer(flags.members_gateway, flags.members_istio_gateway);
                 let own =
                     SeedOptions { name: flags.seed_name.unwrap_or_default(), image: flags.image, exposer };
                 tokio::join!(seed, process.control_shoots(garden, states, own));
@@ -214,6 +217,14 @@ async fn within_grace(work: impl Future<Output = ()>, stop: &CancellationToken) 
     tokio::select! {
         () = work => Ok(()),
         () = late => bail!("reconciles did not end within {} s of the signal, and are given up", STOP_GRACE.as_secs()),
+    }
+}
+
+fn exposer(gateway: Option<GatewayName>, istio: Option<GatewayName>) -> Exposer {
+    match (gateway, istio) {
+        (Some(gateway), _) => Exposer::Gateway(GatewayKind::GatewayApi, gateway),
+        (None, Some(gateway)) => Exposer::Gateway(GatewayKind::Istio, gateway),
+        (None, None) => Exposer::LoadBalancers,
     }
 }
 

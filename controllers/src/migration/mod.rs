@@ -51,7 +51,7 @@ use api::ControlPlaneMigration;
 pub use context::{Context, Seed};
 use driver::Migration;
 pub use error::{Error, Result};
-pub use seed::exposure::{Exposer, GatewayName};
+pub use seed::exposure::{Exposer, GatewayKind, GatewayName};
 
 /// From one look at a migration that runs to the next, where nothing in the garden changes.
 const LOOK: Duration = Duration::from_secs(1);

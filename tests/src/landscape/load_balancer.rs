@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Service, ServicePort};
+use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt, reflector, watcher};
@@ -100,7 +100,10 @@ async fn reconcile(
 }
 
 fn is_wanted(service: &Service) -> bool {
-    let is_balancer = service.spec.as_ref().is_some_and(|spec| spec.type_.as_deref() == Some(TYPE));
+    // A Service with a class is left to the implementation of that class.
+    let is_own =
+        |spec: &ServiceSpec| spec.type_.as_deref() == Some(TYPE) && spec.load_balancer_class.is_none();
+    let is_balancer = service.spec.as_ref().is_some_and(is_own);
     is_balancer && service.metadata.deletion_timestamp.is_none()
 }
 

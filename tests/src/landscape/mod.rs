@@ -44,7 +44,7 @@ pub use control_plane::{ControlPlane, ControlPlaneOptions, DEADLINE};
 pub use dns::Dns;
 pub use garden::GardenCluster;
 pub use gardenlet::Gardenlet;
-use members_gateway::MembersGateway;
+use members_gateway::{GatewayKind, MembersGateway};
 pub use node::{NodeContext, Nodes};
 pub use provider::ProviderContext;
 pub use real_gardenlet::RealGardenlet;
@@ -64,8 +64,8 @@ pub struct LandscapeOptions {
     pub seeds: Vec<String>,
     /// Whether there is a garden with Gardener, in which the seeds and Shoots are registered.
     pub garden: bool,
-    /// Seeds in which members of etcds are behind one Gateway; in others each has a load balancer of its own.
-    pub gateways: Vec<String>,
+    /// Seeds in which members of etcds are behind one Gateway, and its kind; in others each has a load balancer of its own.
+    pub gateways: Vec<(String, GatewayKind)>,
 }
 
 /// A running landscape. Everything in it ends when it is dropped.
@@ -126,16 +126,16 @@ impl Landscape {
                 seed.reach_store_of(other)?;
             }
         }
-        let behind = seeds.iter().filter(|seed| options.gateways.contains(&seed.name));
-        let gateways = try_join_all(behind.map(|seed| MembersGateway::start(env, seed, &wide))).await?;
+        let kind_of = |seed: &Seed| options.gateways.iter().find(|(name, _)| *name == seed.name);
+        let behind = seeds.iter().filter_map(|seed| kind_of(seed).map(|(_, kind)| (seed, *kind)));
+        let gateways = behind.map(|(seed, kind)| MembersGateway::start(env, seed, &wide, kind));
+        let gateways = try_join_all(gateways).await?;
         let controllers = match &garden {
             Some(garden) => {
-                let gateway = [format!("--members-gateway={}", members_gateway::GATEWAY)];
-                let flags = |seed: &Seed| match options.gateways.contains(&seed.name) {
-                    true => &gateway[..],
-                    false => &[],
-                };
-                let all = seeds.iter().map(|seed| controllers::start_in_seed(garden, seed, flags(seed)));
+                let all = seeds.iter().map(async |seed| {
+                    let flag = kind_of(seed).map(|(_, kind)| kind.flag());
+                    controllers::start_in_seed(garden, seed, flag.as_slice()).await
+                });
                 try_join_all(all).await?;
                 Some(Mutex::new(controllers::start_in_garden(env, garden, &[]).await?))
             }

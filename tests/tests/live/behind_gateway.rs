@@ -1,4 +1,4 @@
-//! A seed in which members are behind one Gateway of the Gateway API. The other one has a load balancer for each member.
+//! Seeds in which members are behind one Gateway: of the Gateway API in one of them, of Istio in the other.
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
@@ -20,7 +20,9 @@ fn no_request_fails_when_members_of_a_seed_are_behind_a_gateway() {
         for (name, seeds) in [("there", SEEDS), ("back", (SEEDS.1, SEEDS.0))] {
             story::create_live(&world, name, seeds).await?;
             story::until_started(&world, name, ("destination", "ApiServes")).await?;
-            ensure_one_address(&world).await?;
+            for seed in [SEEDS.0, SEEDS.1] {
+                ensure_one_address(&world, seed).await?;
+            }
             story::until_success(&world, name, seeds.1).await?;
             println!("{name}: {}", requests.ensure_none_failed(1_000)?.summary());
             world.ensure_moved(&before, seeds).await?;
@@ -31,9 +33,9 @@ fn no_request_fails_when_members_of_a_seed_are_behind_a_gateway() {
     });
 }
 
-/// Names of all members in that seed lead to the address of its Gateway, and no member has a load balancer.
-async fn ensure_one_address(world: &World) -> Result<()> {
-    let (cluster, namespace) = (&world.landscape.seed(SEEDS.1)?.cluster, world.name().technical_id());
+/// Names of all members in a seed lead to the address of its Gateway, and no member has a load balancer.
+async fn ensure_one_address(world: &World, seed: &str) -> Result<()> {
+    let (cluster, namespace) = (&world.landscape.seed(seed)?.cluster, world.name().technical_id());
     let selector = "labelSelector=migration.gardener.cloud/exposes-member";
     let records =
         format!("/apis/extensions.gardener.cloud/v1alpha1/namespaces/{namespace}/dnsrecords?{selector}");
@@ -51,9 +53,16 @@ async fn ensure_one_address(world: &World) -> Result<()> {
 
 async fn ensure_no_routes(world: &World) -> Result<()> {
     let namespace = world.name().technical_id();
-    let path = format!("/apis/gateway.networking.k8s.io/v1/namespaces/{namespace}/tlsroutes");
-    let routes = world.landscape.seed(SEEDS.1)?.cluster.api().get(&path).await?.ok()?;
-    ensure!(items(&routes).count() == 0, "{routes}");
+    let kinds = [
+        (SEEDS.0, "networking.istio.io/v1", "virtualservices"),
+        (SEEDS.0, "networking.istio.io/v1", "destinationrules"),
+        (SEEDS.1, "gateway.networking.k8s.io/v1", "tlsroutes"),
+    ];
+    for (seed, version, kind) in kinds {
+        let path = format!("/apis/{version}/namespaces/{namespace}/{kind}");
+        let routes = world.landscape.seed(seed)?.cluster.api().get(&path).await?.ok()?;
+        ensure!(items(&routes).count() == 0, "{routes}");
+    }
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use repot_tests::http::Api;
 use repot_tests::landscape::cloud::Counters;
 use repot_tests::landscape::garden::CORE;
+use repot_tests::landscape::members_gateway::GatewayKind;
 use repot_tests::landscape::{
     ControlPlaneOptions, DEADLINE, Landscape, LandscapeOptions, Shoot, ShootName, etcd,
 };
@@ -32,9 +33,10 @@ pub static THREE_SEEDS: Shared<Landscape> = Shared::new(|env| {
     start_shared(Landscape::start(env, LandscapeOptions { seeds, ..LandscapeOptions::default() }))
 });
 
-/// A landscape in whose second seed members of etcds are behind one Gateway.
+/// A landscape in whose seeds members of etcds are behind one Gateway: of Istio in the first one, of the Gateway API in the second.
 pub static BEHIND_GATEWAY: Shared<Landscape> = Shared::new(|env| {
-    let gateways = vec![SEEDS.1.to_owned()];
+    let gateways =
+        vec![(SEEDS.0.to_owned(), GatewayKind::Istio), (SEEDS.1.to_owned(), GatewayKind::GatewayApi)];
     start_shared(Landscape::start(env, LandscapeOptions { gateways, ..LandscapeOptions::default() }))
 });
 

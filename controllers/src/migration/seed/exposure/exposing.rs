@@ -14,7 +14,10 @@ use repot_api::names::{OPERATION, OPERATION_RECONCILE};
 use repot_extension::kinds::{DNSRecord, DNSRecordSpec};
 use repot_plan::migration::{LOW_TTL, observed::ExposedMember};
 
-use super::gateway_api::{GatewayName, Route};
+use super::{
+    route::{GatewayName, Route},
+    routes::GatewayKind,
+};
 use crate::{
     etcd::{api::Etcd, names},
     migration::{
@@ -41,7 +44,7 @@ pub enum Exposer {
     #[default]
     LoadBalancers,
     /// All members of the seed are behind one Gateway.
-    Gateway(GatewayName),
+    Gateway(GatewayKind, GatewayName),
 }
 
 /// From the port of a Gateway for peers of one member to that of the next.
@@ -53,7 +56,7 @@ impl Exposer {
     fn peer_port(&self, at: u32, port: u16) -> u16 {
         match self {
             Self::LoadBalancers => port,
-            Self::Gateway(_) => {
+            Self::Gateway(..) => {
                 let at = u16::try_from(at).unwrap_or(u16::MAX);
                 port.saturating_add(PORTS_APART.saturating_mul(at))
             }
@@ -64,7 +67,7 @@ impl Exposer {
     pub(super) fn service_type(&self) -> &'static str {
         match self {
             Self::LoadBalancers => "LoadBalancer",
-            Self::Gateway(_) => "ClusterIP",
+            Self::Gateway(..) => "ClusterIP",
         }
     }
 }

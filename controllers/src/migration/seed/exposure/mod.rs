@@ -9,6 +9,10 @@
 mod exposing;
 mod fields;
 mod gateway_api;
+mod istio;
+mod route;
+mod routes;
+mod shared_gateway;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,10 +28,12 @@ use serde_json::json;
 
 pub use exposing::{EXPOSES, Exposer, Exposing, short, tunnel_host};
 pub use fields::{advertise, advertised, annotations, forget, hide, is_advertised, is_exposed, relaxed};
-pub use gateway_api::GatewayName;
+pub use route::GatewayName;
+pub use routes::GatewayKind;
 
 use exposing::MemberAddress;
-use gateway_api::Routes;
+use routes::Routes;
+use shared_gateway::load_balancer;
 
 use super::{api_record, delete_all, extensions, params, read::list, under};
 use crate::migration::{
@@ -58,7 +64,9 @@ impl Exposed {
         let routes = async {
             Ok(match exposer {
                 Exposer::LoadBalancers => None,
-                Exposer::Gateway(gateway) => Some(Routes::read(client, namespace, EXPOSES, gateway).await?),
+                Exposer::Gateway(kind, gateway) => {
+                    Some(Routes::read(client, (namespace, EXPOSES), *kind, gateway).await?)
+                }
             })
         };
         let (services, records, routes) =
@@ -146,10 +154,9 @@ impl Exposed {
                 .ok_or_else(|| format!("the Service of {} has no address", place.pod));
         };
         let (metadata, name) = (exposing.metadata(place), service.name_any());
-        let pending = exposing.routes(place, &name).into_iter();
-        match pending.filter_map(|route| routes.pending(&metadata, route)).next() {
+        match routes.pending(&metadata, &exposing.routes(place, &name)) {
             Some(why) => Err(why),
-            None => routes.address.clone().ok_or_else(|| "the Gateway has no address".to_owned()),
+            None => routes.address().ok_or_else(|| "the Gateway has no address".to_owned()),
         }
     }
 
@@ -172,9 +179,7 @@ impl Exposed {
             if let Some(routes) = &own.routes {
                 exposing.ensure_tls()?;
                 let (metadata, name) = (exposing.metadata(&place), service.name_any());
-                for route in exposing.routes(&place, &name) {
-                    routes.ensure(client, &metadata, route).await?;
-                }
+                routes.ensure(client, &metadata, &exposing.routes(&place, &name)).await?;
             }
             let Ok(address) = own.address(exposing, &place) else { continue };
             own.ensure_record(client, exposing, (&place, &address), like).await?;
@@ -265,10 +270,4 @@ impl Exposed {
 
 fn is_made_by(object: &impl ResourceExt, migration: &str) -> bool {
     object.labels().get(MADE_BY).map(String::as_str) == Some(migration)
-}
-
-/// The address of the load balancer of a Service, or its host name.
-fn load_balancer(service: &Service) -> Option<String> {
-    let ingress = service.status.as_ref()?.load_balancer.as_ref()?.ingress.as_ref()?.first()?;
-    ingress.ip.clone().or_else(|| ingress.hostname.clone())
 }
