@@ -63,12 +63,7 @@ pub(crate) fn are_others_superseded(context: &Context) -> Check {
             (Some(_), _) if facts.gives_way.is_some() && !facts.refusals.is_empty() => {
                 is_destination_fit(context)
             }
-            (Some(_), _) if let Some(other) = &facts.gives_way => {
-                let message = format!(
-                    "{other} is past its point of no return; it gives way when its etcd has had no quorum for a minute, and goes on otherwise"
-                );
-                Check::waiting("OtherMayGoOn", message)
-            }
+            (Some(_), _) if let Some(why) = &facts.gives_way => Check::waiting("OtherMayGoOn", why.clone()),
             (Some(check), _) => check,
             (None, None) => Check::Met("no other migration of this Shoot goes on".to_owned()),
             (None, Some(_)) if !context.observed.request.finalizer => {

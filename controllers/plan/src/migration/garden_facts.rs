@@ -50,8 +50,7 @@ pub struct GardenFacts {
     /// Name of another migration of this Shoot that has not ended and was created earlier; of two that were created in one second, the
     /// one with the smaller UID counts as earlier.
     pub other_migration: Option<String>,
-    /// Forced: name of a live migration between the same seeds that is past its point of no return. It gives way where its etcd has lost
-    /// its quorum with the source.
+    /// Forced: why this migration waits for a live one that is past its point of no return and may give way to it, in words.
     pub gives_way: Option<String>,
     /// A later migration of this Shoot that has not rolled back, if there is one.
     pub followed_by: Option<String>,

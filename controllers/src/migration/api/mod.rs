@@ -36,7 +36,7 @@ pub const CONTINUED_BY: &str = "continuedBy";
 pub const LATE_SNAPSHOT: &str = "lateSnapshot";
 
 /// How much longer than the garden a destination that is lost has recorded nothing. One that runs records something each minute.
-const SILENT: Duration = Duration::from_secs(180);
+pub const SILENT: Duration = Duration::from_secs(180);
 
 /// The kind, for messages and references.
 pub const KIND: &str = "ControlPlaneMigration";
@@ -221,10 +221,15 @@ impl ControlPlaneMigration {
     }
 
     /// Whether somebody has confirmed that the destination never comes back, before the garden began to name it in the Shoot. Until then
-    /// the bucket of the destination may be empty. A destination that still records anything is not lost, whatever somebody confirms.
+    /// the bucket of the destination may be empty.
+    #[must_use]
+    pub fn may_give_destination_up(&self) -> bool {
+        let named = self.step(Side::Garden, Step::StatusMoved);
+        self.is_destination_lost() && !named.is_some_and(|step| step["startTime"].is_string())
+    }
+
+    /// The same of a destination that records nothing any more. One that does is not lost, whatever somebody confirms.
     fn is_destination_given_up(&self) -> bool {
-        let is_named =
-            self.step(Side::Garden, Step::StatusMoved).is_some_and(|step| step["startTime"].is_string());
         let observed = |side: Side| {
             let part = self.status.get(side.name())?;
             part.get("observedTime")?.as_str().and_then(Time::parse)
@@ -233,7 +238,7 @@ impl ControlPlaneMigration {
             (Some(garden), Some(destination)) => garden.since(destination) >= SILENT,
             _ => false,
         };
-        self.is_destination_lost() && !is_named && is_silent
+        is_silent && self.may_give_destination_up()
     }
 
     /// Whether `status.seedName` of the Shoot was set to the destination.

@@ -15,7 +15,7 @@ use repot_plan::migration::{
 use serde_json::json;
 
 use crate::migration::{
-    api::{CONTINUED_BY, ControlPlaneMigration, SUPERSEDED_BY},
+    api::{CONTINUED_BY, ControlPlaneMigration, SILENT, SUPERSEDED_BY},
     context::Context,
     destination::prepare::is_made_by,
     error::{Error, Result},
@@ -85,19 +85,32 @@ pub fn obstacle(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -
     earlier.find(is_obstacle).map(ResourceExt::name_any)
 }
 
-/// A live migration that a forced one waits for: it may find that its etcd is lost with the source.
+/// Why a forced migration waits for a live one that is past its point of no return, in words: it may find that its etcd is lost with the
+/// source, or that its destination is lost.
 #[must_use]
 pub fn may_give_way(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -> Option<String> {
-    let may = |other: &&ControlPlaneMigration| {
+    let is_asked = |other: &&ControlPlaneMigration| {
         own.mode() == Some(MigrationMode::Forced)
             && other.mode() == Some(MigrationMode::Live)
-            && has_same_seeds(other, own)
+            && other.spec.source_seed == own.spec.source_seed
             && is_earlier(other, own)
             && other.has_committed()
             && !other.has_moved_status()
             && !other.has_side_ended(Side::Destination)
     };
-    others.iter().find(may).map(ResourceExt::name_any)
+    let when = |other: &ControlPlaneMigration| match has_same_seeds(other, own) {
+        true => Some("its etcd has had no quorum for a minute, and goes on otherwise".to_owned()),
+        false if other.may_give_destination_up() => {
+            let seconds = SILENT.as_secs();
+            Some(format!("its destination has recorded nothing for {seconds} s more than the garden"))
+        }
+        false => None,
+    };
+    let why = |other: &ControlPlaneMigration| {
+        let name = other.name_any();
+        when(other).map(|when| format!("{name} is past its point of no return; it gives way when {when}"))
+    };
+    others.iter().filter(is_asked).find_map(why)
 }
 
 /// A later migration, which has begun, unless it has left everything as it was.

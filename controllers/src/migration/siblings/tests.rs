@@ -105,7 +105,8 @@ fn live_one_gives_way_to_a_forced_one_with_the_same_seeds() {
     let waited_for = |own: &ControlPlaneMigration, forced: &ControlPlaneMigration| {
         may_give_way(std::slice::from_ref(own), forced)
     };
-    assert_eq!(waited_for(&own, &forced), Some("m".to_owned()));
+    let why = waited_for(&own, &forced).unwrap_or_default();
+    assert!(why.starts_with("m is past its point of no return; it gives way when its etcd"), "{why}");
     assert_eq!(waited_for(&own, &other("Forced", ("a", "c"), 6)), None);
     assert_eq!(waited_for(&moved(own.clone()), &forced), None);
     assert_eq!(waited_for(&committed(migration("m", "Classic", ("a", "b"), 5)), &forced), None);
@@ -130,15 +131,20 @@ fn forced_migration_begins_at_the_source_again_where_the_destination_is_lost_bef
         (obstacle(&all, &own), names(&in_the_way(&all, &own)).len())
     };
     assert_eq!(found(lost("01:03:00", "01:00:00")), (None, 1));
-    // It recorded something lately, so it may serve.
-    assert_eq!(found(lost("01:02:59", "01:00:00")), (Some("o".to_owned()), 0));
+    // It recorded something lately, so it may serve. The forced one waits.
+    let alive = lost("01:02:59", "01:00:00");
+    let why = may_give_way(std::slice::from_ref(&alive), &own).unwrap_or_default();
+    assert!(why.contains("its destination has recorded nothing for 180 s"), "{why}");
+    assert_eq!(found(alive), (Some("o".to_owned()), 0));
     let mut unconfirmed = lost("01:03:00", "01:00:00");
     unconfirmed.annotations_mut().clear();
+    assert_eq!(may_give_way(std::slice::from_ref(&unconfirmed), &own), None);
     assert_eq!(found(unconfirmed), (Some("o".to_owned()), 0));
     // From here on its bucket has the newest state.
     let mut named = lost("01:03:00", "01:00:00");
     named.status["garden"]["steps"] =
         json!([{"name": "StatusMoved", "state": "Running", "startTime": "2026-01-01T01:00:00Z"}]);
+    assert_eq!(may_give_way(std::slice::from_ref(&named), &own), None);
     assert_eq!(found(named), (Some("o".to_owned()), 0));
     // Not to the seed that is lost, as long as it has not removed what it has.
     let same = migration("m", "Forced", ("a", "b"), 5);
