@@ -4,7 +4,7 @@
 //! rests, keys, overload and `kill -9`: `make bench BENCH=storage`; one user's requests while others attack:
 //! `make bench BENCH=abuse`; an etcd behind the proxy of its guard: `make bench BENCH=client-proxy`; a
 //! kube-apiserver behind the watchdog proxy: `make bench BENCH=watchdog`; ShootStates that are kept up to date beside a controller that
-//! rewrites whole objects: `make bench BENCH=shootstate`.
+//! rewrites whole objects: `make bench BENCH=shootstate`; live moves beside classic ones: `make bench BENCH=live`.
 //!
 //! One run starts a real kube-apiserver with an etcd that syncs to disk, Repot with its embedded store (also with full
 //! durability), the null server and a CRD of the same schema, and lets the same load generator ask all of them in turns.
@@ -14,6 +14,7 @@ mod admission;
 mod body;
 mod cells;
 mod client_proxy;
+mod live;
 mod load;
 mod memory;
 mod proc;
@@ -94,6 +95,8 @@ enum Role {
     Admission,
     /// Measure an etcd behind the proxy of its guard beside the same etcd asked directly
     ClientProxy,
+    /// Measure live moves of a whole control plane beside classic ones; as root, since Pods get network namespaces
+    Live(live::Flags),
     /// Measure snapshots beside etcdctl, etcdutl, cp and, where `tests/go/build etcdbrctl` built it, etcd-backup-restore
     Snapshots(snapshots::Flags),
     /// Measure many objects and many watchers, with chunks in an object store
@@ -144,6 +147,10 @@ fn main() -> Result<()> {
         Some(Role::Snapshots(ref own)) => {
             let (rounds, only) = (flags.scale().rounds, flags.only.as_deref());
             let report = runtime.block_on(snapshots::bench(&env, own.clone(), &repot, rounds, only))?;
+            (report.to_markdown(), report.to_json())
+        }
+        Some(Role::Live(ref own)) => {
+            let report = runtime.block_on(live::bench(&env, own))?;
             (report.to_markdown(), report.to_json())
         }
         Some(Role::ClientProxy) => {
