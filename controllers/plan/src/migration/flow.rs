@@ -54,11 +54,12 @@ impl Flow for MigrationFlow {
 
     /// Nobody waits for the source of a forced migration. When it comes back, its controller does the rows of its side. Nor does anybody
     /// wait for the source of a migration that a forced one supersedes. The same holds of two destinations: one from which another
-    /// migration goes on, and one that never comes back.
+    /// migration goes on, and one that never comes back. The destination of one that is superseded removes what it has, lost or not.
     fn takes_part(observed: &Observed, side: Side) -> bool {
         let request = &observed.request;
         if side == Side::Destination {
-            return request.continued.is_none() && !request.destination_lost;
+            let is_lost = request.destination_lost && request.superseded.is_none();
+            return request.continued.is_none() && !is_lost;
         }
         side != Side::Source || (request.mode != MigrationMode::Forced && request.superseded.is_none())
     }

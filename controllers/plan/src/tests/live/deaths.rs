@@ -28,6 +28,8 @@ pub(super) struct Deaths {
     /// When the forced migration is created, and when it is deleted for a while.
     forced_at: u64,
     unforced: Window,
+    /// The controller of the destination comes back when another migration goes on.
+    pub(super) comes_back: bool,
     /// The forced migration goes on in place of this one, from the same source.
     pub(super) is_superseded: bool,
     /// The forced migration goes on from the destination of this one.
@@ -43,6 +45,7 @@ impl Default for Deaths {
             going_back: BTreeSet::new(),
             forced_at: NEVER,
             unforced: (0, 0),
+            comes_back: false,
             is_superseded: false,
             is_continued: false,
         }
@@ -109,6 +112,12 @@ impl World {
         let is_stored = is_reached(Side::Source, Step::MigratedStateSynced);
         self.deaths.is_superseded = !is_moving;
         self.deaths.is_continued |= is_moved && is_stored;
+        if self.deaths.is_superseded && self.rng.percent(50) {
+            // Its controller comes back after all. What ran there has lost ownership.
+            let until = self.now + self.rng.within(10, 2_000);
+            self.faults.cut_off = self.faults.cut_off.map(|(side, from, _)| (side, from, until));
+            self.deaths.comes_back = true;
+        }
     }
 
     /// Whether somebody has created the forced migration, and not deleted it.

@@ -202,6 +202,8 @@ fn stop(site: &mut SimulatedSeed, fence: &str, now: u64, rng: &mut Rng) {
 /// Everything of the Shoot goes; members of an Etcd that is deleted do not leave the etcd by that.
 fn remove(world: &mut World, side: Side, rng: &mut Rng) {
     let now = world.now;
+    let is_held = world.site(side).etcd.has_joined && world.etcd.of(Side::Destination) > 0;
+    let is_held = is_held && side == Side::Destination;
     let site = world.site_mut(side);
     for workload in site.workloads() {
         workload.set(None, "", now, rng);
@@ -209,6 +211,11 @@ fn remove(world: &mut World, side: Side, rng: &mut Rng) {
     for requests in [&mut site.dns_records, &mut site.infrastructure, &mut site.extensions, &mut site.workers]
     {
         requests.clear();
+    }
+    if is_held {
+        // Its finalizer holds the Etcd, and that holds the namespace, until its members have left the etcd or give it up.
+        site.etcd.replicas = Some(0);
+        return;
     }
     let (pods, version) = (std::mem::take(&mut site.etcd.pods), site.etcd.version);
     site.etcd = EtcdObject { pods, version: version + 1, ..EtcdObject::default() };

@@ -130,7 +130,9 @@ fn has_begun_anew(world: &World, phases: [Phase; 3]) -> Result<(), String> {
     hold(are_back && world.deaths.is_superseded, "neither moved nor begun anew")?;
     let seeds = (world.spec_seed.as_str(), world.status_seed.as_str());
     hold(seeds == (SOURCE, SOURCE), "begins anew, and the Shoot names the destination")?;
-    hold(world.source.exists, "begins anew, and the source is removed")
+    hold(world.source.exists, "begins anew, and the source is removed")?;
+    let is_removed = left_at_destination(world).is_empty();
+    hold(is_removed || !world.deaths.comes_back, "begins anew, and something is left at the destination")
 }
 
 fn is_untouched(world: &World) -> Result<(), String> {
