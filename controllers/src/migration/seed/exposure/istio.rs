@@ -31,7 +31,8 @@ const DESTINATION_RULE: &str = "DestinationRule";
 /// # Errors
 /// [`Error::Read`](crate::migration::error::Error::Read).
 pub async fn observe(client: &Client, gateway: &GatewayName) -> Result<SharedGateway> {
-    let (kind, kinds) = match served(client, GROUP, GATEWAY, &[VIRTUAL_SERVICE, DESTINATION_RULE]).await? {
+    // Made in this order: until there is a rule, Istio may add TLS of its own to that of members.
+    let (kind, kinds) = match served(client, GROUP, GATEWAY, &[DESTINATION_RULE, VIRTUAL_SERVICE]).await? {
         Ok(kinds) => kinds,
         Err(missing) => return Ok(missing),
     };
