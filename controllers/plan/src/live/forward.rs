@@ -133,8 +133,9 @@ pub(super) static FORWARD: &[Row<MigrationFlow>] = &[
         ..shared::MIGRATED_STATE_SYNCED
     },
     Row {
-        // Beyond this nothing at the destination can be removed again, as it has to be where the etcd is lost with the source.
-        after: &[Step::SourceMembersRemoved, Step::MigratedStateSynced],
+        // Beyond this nothing at the destination can be removed again, as it has to be where the etcd is lost with the source. Nor can
+        // it be given up: its controllers of Machines may run.
+        after: &[Step::SourceMembersRemoved, Step::MigratedStateSynced, Step::SnapshotStored],
         ..shared::INFRASTRUCTURE_RESTORED
     },
     Row { after: &[Step::MigratedStateSynced, Step::InfrastructureRestored], ..shared::EXTENSIONS_RESTORED },

@@ -35,8 +35,9 @@ pub const CONTINUED_BY: &str = "continuedBy";
 /// Field of the status with what a final snapshot holds that came after the destination had begun.
 pub const LATE_SNAPSHOT: &str = "lateSnapshot";
 
-/// How much longer than the garden a destination that is lost has recorded nothing. One that runs records something each minute.
-pub const SILENT: Duration = Duration::from_secs(180);
+/// How much longer than the garden a destination that is lost has recorded nothing. One that runs records something each minute, and
+/// the clocks of both may differ.
+pub const SILENT: Duration = Duration::from_secs(300);
 
 /// The kind, for messages and references.
 pub const KIND: &str = "ControlPlaneMigration";
@@ -208,7 +209,7 @@ impl ControlPlaneMigration {
     }
 
     /// Whether the destination may have served clients: from then on it holds what the source does not. Where its etcd was lost with
-    /// the source before that, it rolls back all the same.
+    /// the source before that, or another migration goes on in place of it, it rolls back all the same.
     #[must_use]
     pub fn has_committed(&self) -> bool {
         let is_started = |step: &Value| step["startTime"].is_string();
@@ -217,28 +218,32 @@ impl ControlPlaneMigration {
         let goes_back = matches!(word("phase"), Some("RollingBack" | "RolledBack"))
             || (word("phase") == Some("Failed") && word("failedPhase") == Some("RollingBack"));
         let is_committed = self.step(Side::Destination, Step::MoveCommitted).is_some_and(is_started);
-        is_committed && !goes_back && !self.is_destination_given_up()
+        is_committed && !goes_back && self.superseded_by().is_none() && !self.is_destination_given_up()
     }
 
-    /// Whether somebody has confirmed that the destination never comes back, before the garden began to name it in the Shoot. Until then
-    /// the bucket of the destination may be empty.
+    /// Whether somebody has confirmed that the destination never comes back, before its bucket had a snapshot. From then on its controllers
+    /// may act on Machines, and the garden names it in the Shoot.
     #[must_use]
     pub fn may_give_destination_up(&self) -> bool {
-        let named = self.step(Side::Garden, Step::StatusMoved);
-        self.is_destination_lost() && !named.is_some_and(|step| step["startTime"].is_string())
+        let is_started = |step: &Value| step["startTime"].is_string();
+        let is_named = self.step(Side::Garden, Step::StatusMoved).is_some_and(is_started);
+        let stored = self.step(Side::Destination, Step::SnapshotStored);
+        self.is_destination_lost() && !is_named && stored.is_none_or(|step| step["state"] != "Succeeded")
     }
 
-    /// The same of a destination that records nothing any more. One that does is not lost, whatever somebody confirms.
+    /// The same of a destination that records nothing any more, while the garden does. One that goes on is not lost, whatever somebody
+    /// confirms. One that has failed records nothing either, until the garden has followed a request to try again.
     fn is_destination_given_up(&self) -> bool {
-        let observed = |side: Side| {
-            let part = self.status.get(side.name())?;
-            part.get("observedTime")?.as_str().and_then(Time::parse)
-        };
+        let part = |side: Side, field: &str| self.status.get(side.name())?.get(field);
+        let observed = |side| part(side, "observedTime").and_then(Value::as_str).and_then(Time::parse);
+        let retry = |side| part(side, "retry").and_then(Value::as_u64).unwrap_or_default();
+        let is_asked =
+            !self.has_side_ended(Side::Destination) || retry(Side::Garden) > retry(Side::Destination);
         let is_silent = match (observed(Side::Garden), observed(Side::Destination)) {
             (Some(garden), Some(destination)) => garden.since(destination) >= SILENT,
             _ => false,
         };
-        is_silent && self.may_give_destination_up()
+        is_silent && is_asked && self.may_give_destination_up()
     }
 
     /// Whether `status.seedName` of the Shoot was set to the destination.

@@ -96,9 +96,10 @@ pub fn may_give_way(others: &[ControlPlaneMigration], own: &ControlPlaneMigratio
             && is_earlier(other, own)
             && other.has_committed()
             && !other.has_moved_status()
-            && !other.has_side_ended(Side::Destination)
     };
+    let has_ended = |other: &ControlPlaneMigration| other.has_side_ended(Side::Destination);
     let when = |other: &ControlPlaneMigration| match has_same_seeds(other, own) {
+        true if has_ended(other) => None,
         true => Some("its etcd has had no quorum for a minute, and goes on otherwise".to_owned()),
         false if other.may_give_destination_up() => {
             let seconds = SILENT.as_secs();

@@ -130,25 +130,39 @@ fn forced_migration_begins_at_the_source_again_where_the_destination_is_lost_bef
         let all = [other];
         (obstacle(&all, &own), names(&in_the_way(&all, &own)).len())
     };
-    assert_eq!(found(lost("01:03:00", "01:00:00")), (None, 1));
+    assert_eq!(found(lost("01:05:00", "01:00:00")), (None, 1));
     // It recorded something lately, so it may serve. The forced one waits.
-    let alive = lost("01:02:59", "01:00:00");
+    let alive = lost("01:04:59", "01:00:00");
     let why = may_give_way(std::slice::from_ref(&alive), &own).unwrap_or_default();
-    assert!(why.contains("its destination has recorded nothing for 180 s"), "{why}");
+    assert!(why.contains("its destination has recorded nothing for 300 s"), "{why}");
     assert_eq!(found(alive), (Some("o".to_owned()), 0));
-    let mut unconfirmed = lost("01:03:00", "01:00:00");
+    let mut unconfirmed = lost("01:05:00", "01:00:00");
     unconfirmed.annotations_mut().clear();
     assert_eq!(may_give_way(std::slice::from_ref(&unconfirmed), &own), None);
     assert_eq!(found(unconfirmed), (Some("o".to_owned()), 0));
     // From here on its bucket has the newest state.
-    let mut named = lost("01:03:00", "01:00:00");
+    let mut named = lost("01:05:00", "01:00:00");
     named.status["garden"]["steps"] =
         json!([{"name": "StatusMoved", "state": "Running", "startTime": "2026-01-01T01:00:00Z"}]);
     assert_eq!(may_give_way(std::slice::from_ref(&named), &own), None);
     assert_eq!(found(named), (Some("o".to_owned()), 0));
+    let mut stored = lost("01:05:00", "01:00:00");
+    let steps = stored.status["destination"]["steps"].as_array_mut().expect("steps");
+    steps.push(json!({"name": "SnapshotStored", "state": "Succeeded"}));
+    assert_eq!(found(stored), (Some("o".to_owned()), 0));
+    // One that has failed is asked to try again first.
+    let mut failed = lost("01:05:00", "01:00:00");
+    failed.status["destination"]["phase"] = "Failed".into();
+    assert_eq!(found(failed.clone()), (Some("o".to_owned()), 0));
+    failed.status["garden"]["retry"] = 1.into();
+    assert_eq!(found(failed), (None, 1));
+    // What was told to it is not taken back with the annotation.
+    let mut told = with(lost("01:05:00", "01:00:00"), SUPERSEDED_BY, "m".into());
+    told.annotations_mut().clear();
+    assert_eq!(found(told), (None, 1));
     // Not to the seed that is lost, as long as it has not removed what it has.
     let same = migration("m", "Forced", ("a", "b"), 5);
-    assert_eq!(obstacle(&[lost("01:03:00", "01:00:00")], &same), Some("o".to_owned()));
+    assert_eq!(obstacle(&[lost("01:05:00", "01:00:00")], &same), Some("o".to_owned()));
 }
 
 #[test]

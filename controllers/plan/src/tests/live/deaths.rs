@@ -99,8 +99,8 @@ impl World {
         }
     }
 
-    /// Some time after a person has confirmed that the destination is lost, a forced migration begins: from the source until the garden
-    /// has begun to name the destination, and from the destination when it has and the source has stored its last state.
+    /// Some time after a person has confirmed that the destination is lost, a forced migration begins: from the source until the bucket
+    /// of the destination has a snapshot, and from the destination when the garden names it and the source has stored its last state.
     fn force_without_destination(&mut self, ledgers: &Ledgers<World>) {
         if self.now < self.deaths.lost_at || self.deaths.is_superseded || !self.rng.percent(30) {
             return;
@@ -110,7 +110,7 @@ impl World {
         let is_moving = of(Side::Garden).is_some_and(|ledger| ledger.is_started(Step::StatusMoved));
         let is_moved = is_reached(Side::Garden, Step::StatusMoved);
         let is_stored = is_reached(Side::Source, Step::MigratedStateSynced);
-        self.deaths.is_superseded = !is_moving;
+        self.deaths.is_superseded = !is_moving && !is_reached(Side::Destination, Step::SnapshotStored);
         self.deaths.is_continued |= is_moved && is_stored;
         if self.deaths.is_superseded && self.rng.percent(50) {
             // Its controller comes back after all. What ran there has lost ownership.

@@ -102,13 +102,16 @@ fn virtual_service(gateway: &GatewayName, routes: &[Route<'_>]) -> Value {
     })
 }
 
-/// Members have TLS of their own. Without a limit Istio ends a connection that was idle for an hour, as watches of clients may be.
+/// A year: some versions of Istio refuse a limit of zero, which would be none.
+const IDLE_TIMEOUT: &str = "8760h";
+
+/// Members have TLS of their own. By default Istio ends a connection that was idle for an hour, as watches of clients may be.
 fn destination_rule(routes: &[Route<'_>]) -> Value {
     json!({
         "exportTo": ["*"],
         "host": routes.first().map(|route| route.service),
         "trafficPolicy": {
-            "connectionPool": {"tcp": {"idleTimeout": "0s"}},
+            "connectionPool": {"tcp": {"idleTimeout": IDLE_TIMEOUT}},
             "tls": {"mode": "DISABLE"},
         },
     })

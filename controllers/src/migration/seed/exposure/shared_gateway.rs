@@ -45,11 +45,16 @@ pub async fn served(
         Err(error) => return Err(Error::read(format!("API group {group}"))(error)),
     };
     let of = |kind: &str| served.iter().find(|resource| resource.kind == kind).cloned();
-    let kinds = routes.iter().map(|kind| of(kind)).collect::<Option<Vec<_>>>();
-    Ok(of(gateway).zip(kinds).ok_or_else(|| {
-        let kinds = [&[gateway], routes].concat().join(", ");
-        SharedGateway::missing(format!("not all of kinds {kinds} of group {group} are served"))
-    }))
+    let kinds: Vec<_> = routes.iter().filter_map(|kind| of(kind)).collect();
+    Ok(match of(gateway) {
+        Some(gateway) if kinds.len() == routes.len() => Ok((gateway, kinds)),
+        // Of those that are served, routes that were made before are found and removed.
+        Some(_) | None => {
+            let wanted = [&[gateway], routes].concat().join(", ");
+            let why = format!("not all of kinds {wanted} of group {group} are served");
+            Err(SharedGateway { kinds, ..SharedGateway::missing(why) })
+        }
+    })
 }
 
 /// The Gateway of this name; [`SharedGateway::missing`] where there is none.

@@ -54,7 +54,7 @@ impl Probe {
     }
 }
 
-/// Seconds since 1970.
+/// The time now, in seconds since 1970.
 pub fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
