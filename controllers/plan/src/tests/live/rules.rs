@@ -54,11 +54,11 @@ pub(super) fn decision(world: &World, side: Side, decision: &Decision<MigrationF
 pub(super) fn at_the_end(sim: &Sim<World>) -> Result<(), String> {
     let world = &sim.model;
     let phases = [Side::Garden, Side::Source, Side::Destination].map(|side| sim.store.ledger(side).phase);
-    if world.deaths.is_continued {
-        return is_continued(world, phases[0]);
-    }
     if world.case == Case::DestinationDiesLate && world.deaths.destination_since.is_some() {
-        return has_begun_anew(world, phases);
+        return match world.deaths.is_superseded {
+            true => has_begun_anew(world, phases),
+            false => may_be_continued(world, phases[0]),
+        };
     }
     if world.deaths.destination_since.is_some() {
         hold(
@@ -115,9 +115,11 @@ fn has_given_way(world: &World, garden: Phase) -> Result<(), String> {
     hold(world.etcd.of(Side::Source) == MEMBERS as usize, "gave way, and members of the source have left")
 }
 
-/// The destination is dead, and the newest state is in its bucket: another migration begins from there.
-fn is_continued(world: &World, garden: Phase) -> Result<(), String> {
-    hold(garden == Phase::Failed, "another migration goes on, and this one has not ended")?;
+/// The destination is dead, and the newest state is in its bucket: another migration begins from there. The garden may have seen all rows
+/// reached before.
+fn may_be_continued(world: &World, garden: Phase) -> Result<(), String> {
+    let has_failed = garden == Phase::Failed && world.deaths.is_continued;
+    hold(has_failed || garden == Phase::Succeeded, "another migration goes on, and this one has not ended")?;
     let names = [&world.status_seed, &world.entry_seed];
     hold(names.iter().all(|seed| *seed == DESTINATION), "continued, and the Shoot names the source")?;
     hold(world.has_snapshot, "continued from a bucket without a snapshot")?;
@@ -127,7 +129,7 @@ fn is_continued(world: &World, garden: Phase) -> Result<(), String> {
 /// The destination is dead, and the newest state is in the bucket of the source: another migration begins there once more.
 fn has_begun_anew(world: &World, phases: [Phase; 3]) -> Result<(), String> {
     let are_back = phases[..2].iter().all(|phase| phase.is_rollback() && phase.is_end());
-    hold(are_back && world.deaths.is_superseded, "neither moved nor begun anew")?;
+    hold(are_back, "another migration goes on, and a side has not gone back")?;
     let seeds = (world.spec_seed.as_str(), world.status_seed.as_str());
     hold(seeds == (SOURCE, SOURCE), "begins anew, and the Shoot names the destination")?;
     hold(world.source.exists, "begins anew, and the source is removed")?;
