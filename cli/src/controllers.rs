@@ -71,7 +71,9 @@ pub struct Flags {
     /// that, and allows TLSRoutes from the namespaces of control planes.
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "seed_name")]
     members_gateway: Option<GatewayName>,
-    /// The same with a Gateway of Istio, by VirtualServices; its Service of type LoadBalancer lies in its namespace
+    /// Gateway of Istio behind which other seeds reach members of etcds in a live migration, by VirtualServices
+    ///
+    /// It has the same ports as that of --members-gateway. Its Service of type LoadBalancer lies in its namespace.
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "seed_name", conflicts_with = "members_gateway")]
     members_istio_gateway: Option<GatewayName>,
     /// Image of the Pods and Jobs that are made: with repot, etcd, etcdctl and etcdutl; a seed needs it

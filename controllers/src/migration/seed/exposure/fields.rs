@@ -112,9 +112,9 @@ pub async fn hide(client: &Client, etcd: &Etcd, is_settled: bool, fence: &str) -
 pub fn forget(etcd: &mut Value) {
     let annotations = etcd.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
     let Some(annotations) = annotations else { return };
-    // These are addresses at the source.
-    annotations.remove(FORMER_URLS);
+    let former = annotations.remove(FORMER_URLS);
     let Some(relaxed) = annotations.remove(RELAXED) else { return };
+    let former = former_urls(former.as_ref().and_then(Value::as_str));
     if let Some(members) = etcd.pointer_mut("/spec/etcd").and_then(Value::as_object_mut) {
         for field in [
             "additionalAdvertisePeerURLs",
@@ -123,6 +123,10 @@ pub fn forget(etcd: &mut Value) {
             "bootstrapWithExistingCluster",
         ] {
             members.remove(field);
+        }
+        // Carried as it was before, whenever that was read: a binding may change it.
+        if !former.is_null() {
+            members.insert("additionalAdvertisePeerURLs".to_owned(), former);
         }
     }
     if relaxed == "true"
@@ -152,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_members_had_before_are_noted_and_not_carried() {
+    fn addresses_that_members_had_before_come_back() {
         let urls = json!([{"memberName": "etcd-main-0", "urls": ["https://a.example.com:2380"]}]);
         let etcd: Etcd = serde_json::from_value(json!({
             "metadata": {"name": "etcd-main"}, "spec": {"etcd": {"additionalAdvertisePeerURLs": urls}},
@@ -163,7 +167,7 @@ mod tests {
         let members = json!({"additionalAdvertisePeerURLs": [], "advertiseOnlyAdditionalPeerURLs": true});
         let mut carried = json!({"metadata": {"annotations": written}, "spec": {"etcd": members}});
         forget(&mut carried);
-        assert_eq!(carried["spec"]["etcd"], json!({}));
+        assert_eq!(carried["spec"]["etcd"], json!({"additionalAdvertisePeerURLs": urls}));
         assert_eq!(carried["metadata"]["annotations"], json!({FENCE: "f"}));
     }
 

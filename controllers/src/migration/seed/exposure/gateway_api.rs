@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{
     route::{GatewayName, Route},
-    shared_gateway::{SharedGateway, find, served},
+    shared_gateway::{SharedGateway, find},
 };
 use crate::migration::error::Result;
 
@@ -65,13 +65,9 @@ struct Condition {
 /// # Errors
 /// [`Error::Read`](crate::migration::error::Error::Read).
 pub async fn observe(client: &Client, gateway: &GatewayName) -> Result<SharedGateway> {
-    let (kind, kinds) = match served(client, GROUP, GATEWAY, &[ROUTE]).await? {
-        Ok(kinds) => kinds,
-        Err(missing) => return Ok(missing),
-    };
-    let found = match find(client, &kind, gateway).await? {
+    let (found, kinds) = match find(client, GROUP, &[ROUTE], gateway).await? {
         Ok(found) => found,
-        Err(missing) => return Ok(SharedGateway { kinds, ..missing }),
+        Err(missing) => return Ok(missing),
     };
     let status: GatewayStatus = part(&found, "status");
     let address = status.addresses.into_iter().map(|address| address.value).find(|one| !one.is_empty());

@@ -16,12 +16,11 @@ use serde_json::{Value, json};
 
 use super::{
     route::{GatewayName, Route},
-    shared_gateway::{SharedGateway, find, load_balancer, served},
+    shared_gateway::{SharedGateway, find, load_balancer},
 };
 use crate::migration::{error::Result, seed::read::list};
 
 const GROUP: &str = "networking.istio.io";
-const GATEWAY: &str = "Gateway";
 const VIRTUAL_SERVICE: &str = "VirtualService";
 const DESTINATION_RULE: &str = "DestinationRule";
 
@@ -32,13 +31,9 @@ const DESTINATION_RULE: &str = "DestinationRule";
 /// [`Error::Read`](crate::migration::error::Error::Read).
 pub async fn observe(client: &Client, gateway: &GatewayName) -> Result<SharedGateway> {
     // Made in this order: until there is a rule, Istio may add TLS of its own to that of members.
-    let (kind, kinds) = match served(client, GROUP, GATEWAY, &[DESTINATION_RULE, VIRTUAL_SERVICE]).await? {
-        Ok(kinds) => kinds,
-        Err(missing) => return Ok(missing),
-    };
-    let found = match find(client, &kind, gateway).await? {
+    let (found, kinds) = match find(client, GROUP, &[DESTINATION_RULE, VIRTUAL_SERVICE], gateway).await? {
         Ok(found) => found,
-        Err(missing) => return Ok(SharedGateway { kinds, ..missing }),
+        Err(missing) => return Ok(missing),
     };
     let services = list::<Service>(client, &gateway.namespace, "").await?;
     let Some(service) = services.iter().find(|service| leads_to(service, &found)) else {
@@ -50,7 +45,7 @@ pub async fn observe(client: &Client, gateway: &GatewayName) -> Result<SharedGat
     Ok(SharedGateway { address: load_balancer(service), missing: None, kinds })
 }
 
-/// Whether a Service selects no other Pods than a Gateway does.
+/// Whether a Service is a load balancer and selects no other Pods than a Gateway does.
 fn leads_to(service: &Service, gateway: &DynamicObject) -> bool {
     let Some(spec) = &service.spec else { return false };
     let selected = spec.selector.clone().unwrap_or_default();
@@ -97,7 +92,7 @@ fn virtual_service(gateway: &GatewayName, routes: &[Route<'_>]) -> Value {
     json!({
         "exportTo": ["*"],
         "gateways": [format!("{}/{}", gateway.namespace, gateway.name)],
-        "hosts": routes.iter().map(|route| route.host).take(1).collect::<Vec<_>>(),
+        "hosts": [routes.first().map(|route| route.host)],
         "tls": routes.iter().map(tls).collect::<Vec<_>>(),
     })
 }
@@ -156,7 +151,7 @@ mod tests {
 
     #[test]
     fn service_of_a_gateway_is_the_load_balancer_that_selects_its_pods() {
-        let mut gateway = DynamicObject::new("members", &kind(GATEWAY));
+        let mut gateway = DynamicObject::new("members", &kind("Gateway"));
         gateway.data = json!({"spec": {"selector": {"istio": "ingress"}}});
         let service = |kind: &str, selector: Value| -> Service {
             serde_json::from_value(json!({"spec": {"type": kind, "selector": selector}})).expect("a Service")

@@ -28,17 +28,19 @@ impl SharedGateway {
     }
 }
 
-/// Kinds of a group in the most stable version that is served: the Gateway first, and those of routes. [`SharedGateway::missing`] where
-/// one of them is not served.
+const GATEWAY: &str = "Gateway";
+
+/// The Gateway of this name, and the kinds of routes, in the most stable version of a group that is served. [`SharedGateway::missing`] where
+/// there is no such Gateway, or where one of the kinds is not served.
 ///
 /// # Errors
 /// [`Error::Read`].
-pub async fn served(
+pub async fn find(
     client: &Client,
     group: &str,
-    gateway: &str,
     routes: &[&str],
-) -> Result<std::result::Result<(ApiResource, Vec<ApiResource>), SharedGateway>> {
+    name: &GatewayName,
+) -> Result<std::result::Result<(DynamicObject, Vec<ApiResource>), SharedGateway>> {
     let served: Vec<_> = match discovery::group(client, group).await {
         Ok(group) => group.resources_by_stability().into_iter().map(|(resource, _)| resource).collect(),
         Err(kube::Error::Discovery(_)) => Vec::new(),
@@ -46,29 +48,21 @@ pub async fn served(
     };
     let of = |kind: &str| served.iter().find(|resource| resource.kind == kind).cloned();
     let kinds: Vec<_> = routes.iter().filter_map(|kind| of(kind)).collect();
-    Ok(match of(gateway) {
-        Some(gateway) if kinds.len() == routes.len() => Ok((gateway, kinds)),
+    let Some(gateways) = of(GATEWAY).filter(|_| kinds.len() == routes.len()) else {
+        let wanted = [&[GATEWAY], routes].concat().join(", ");
+        let why = format!("not all of kinds {wanted} of group {group} are served");
         // Of those that are served, routes that were made before are found and removed.
-        Some(_) | None => {
-            let wanted = [&[gateway], routes].concat().join(", ");
-            let why = format!("not all of kinds {wanted} of group {group} are served");
+        return Ok(Err(SharedGateway { kinds, ..SharedGateway::missing(why) }));
+    };
+    let all = Api::<DynamicObject>::namespaced_with(client.clone(), &name.namespace, &gateways);
+    let found = all.get_opt(&name.name).await.map_err(Error::read(name.to_string()))?;
+    Ok(match found {
+        Some(found) => Ok((found, kinds)),
+        None => {
+            let why = format!("there is no {name} of group {group}");
             Err(SharedGateway { kinds, ..SharedGateway::missing(why) })
         }
     })
-}
-
-/// The Gateway of this name; [`SharedGateway::missing`] where there is none.
-///
-/// # Errors
-/// [`Error::Read`].
-pub async fn find(
-    client: &Client,
-    kind: &ApiResource,
-    name: &GatewayName,
-) -> Result<std::result::Result<DynamicObject, SharedGateway>> {
-    let all = Api::<DynamicObject>::namespaced_with(client.clone(), &name.namespace, kind);
-    let found = all.get_opt(&name.name).await.map_err(Error::read(name.to_string()))?;
-    Ok(found.ok_or_else(|| SharedGateway::missing(format!("there is no {name} of group {}", kind.group))))
 }
 
 /// The address of the load balancer of a Service, or its host name.
