@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::pods::PodNetwork;
-use crate::relay::Link;
+use crate::relay::{Link, LinkState};
 
 /// First two numbers of addresses of load balancers, in the networks of Pods.
 const WIDE: [u8; 2] = [10, 77];
@@ -34,6 +34,9 @@ pub struct WideNetwork {
 pub struct WideAddress {
     _relays: JoinSet<()>,
 }
+
+/// Seeds that do not reach each other, until this is dropped.
+pub struct Partition<'a>(&'a WideNetwork);
 
 /// Seeds that are far from each other, until this is dropped.
 pub struct Distance<'a>(&'a WideNetwork);
@@ -73,10 +76,22 @@ impl WideNetwork {
         Distance(self)
     }
 
+    /// Nothing that Pods of one seed and load balancers of another one say to each other arrives; connections stay open, and wait.
+    pub fn cut(&self) -> Partition<'_> {
+        self.between.send_modify(|link| link.state = LinkState::Stalled);
+        Partition(self)
+    }
+
     fn set_round_trip(&self, round_trip: Duration) {
         self.between.send_modify(|link| {
             (link.delay_to_target, link.delay_to_client) = (round_trip / 2, round_trip / 2);
         });
+    }
+}
+
+impl Drop for Partition<'_> {
+    fn drop(&mut self) {
+        self.0.between.send_modify(|link| link.state = LinkState::Open);
     }
 }
 

@@ -234,8 +234,13 @@ impl Agent {
 
     /// Waits until it says that it is ready.
     pub async fn ready(&mut self) -> Result<()> {
+        self.ready_within(DEADLINE).await
+    }
+
+    /// The same with another deadline.
+    pub async fn ready_within(&mut self, deadline: Duration) -> Result<()> {
         let Self { process, api, .. } = self;
-        process.ready(DEADLINE, async || api.get("/readyz").await?.ok().map(drop)).await
+        process.ready(deadline, async || api.get("/readyz").await?.ok().map(drop)).await
     }
 
     /// Waits until its status is as it should be.

@@ -65,9 +65,14 @@ impl Count {
 impl Requests {
     /// Starts one client for each API; they read and write in turn.
     pub fn start(apis: Vec<Api>) -> Self {
+        Self::start_every(PERIOD, apis)
+    }
+
+    /// The same with another time from one request of a client to the next.
+    pub fn start_every(period: Duration, apis: Vec<Api>) -> Self {
         let (seen, mut clients) = (Arc::new(Mutex::new(Seen::default())), JoinSet::new());
         for (at, api) in apis.into_iter().enumerate() {
-            clients.spawn(ask(api, at, seen.clone()));
+            clients.spawn(ask(api, (at, period), seen.clone()));
         }
         Self { seen, _clients: clients }
     }
@@ -99,8 +104,8 @@ impl Requests {
     }
 }
 
-async fn ask(api: Api, client: usize, seen: Arc<Mutex<Seen>>) {
-    let (mut ticks, start) = (interval(PERIOD), Instant::now());
+async fn ask(api: Api, (client, period): (usize, Duration), seen: Arc<Mutex<Seen>>) {
+    let (mut ticks, start) = (interval(period), Instant::now());
     for number in 0_u64.. {
         ticks.tick().await;
         let begun = Instant::now();

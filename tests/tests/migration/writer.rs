@@ -42,6 +42,15 @@ impl Writer {
         self.acknowledged.lock().keys().copied().collect()
     }
 
+    /// The longest time without an acknowledged creation, from `since` on.
+    pub fn longest_silence_since(&self, since: Instant) -> Duration {
+        let mut times: Vec<_> =
+            self.acknowledged.lock().values().copied().filter(|time| *time > since).collect();
+        times.extend([since, Instant::now()]);
+        times.sort_unstable();
+        times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
+    }
+
     /// When the first and the last creation was acknowledged.
     pub fn times(&self) -> Option<(Instant, Instant)> {
         let acknowledged = self.acknowledged.lock();

@@ -39,9 +39,16 @@ impl WallClock {
     /// Errors: where a process that goes by it is not told so.
     pub async fn set_speed(&self, speed: f64) -> Result<()> {
         self.write(&format!("+0 x{speed}"))?;
-        let measure = "import time\nwall, machine = time.time(), time.monotonic()\n\
+        // A pair of times is taken again where the process stood still between its halves.
+        let measure = "import time\n\
+            def now():\n\
+            \x20 while True:\n\
+            \x20   before, wall, after = time.monotonic(), time.time(), time.monotonic()\n\
+            \x20   if after - before < 0.0002: return wall, before\n\
+            wall, machine = now()\n\
             while time.monotonic() < machine + 0.5: pass\n\
-            print((time.time() - wall) / (time.monotonic() - machine))";
+            later, end = now()\n\
+            print((later - wall) / (end - machine))";
         let mut command = Command::new("python3");
         command.args(["-c", measure]).envs(self.variables()?);
         let measured: f64 = tool::run(command, b"").await?.text()?.trim().parse()?;

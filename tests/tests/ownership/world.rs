@@ -24,6 +24,8 @@ use crate::etcd_agent::world::{Agent, Cluster, DEADLINE, address};
 pub const INTERVAL: u64 = 2;
 pub const TIMEOUT: u64 = 4;
 const GRACE: u64 = 15;
+/// A new side may have to wait for the lease of the old one, which is two minutes long in a test.
+const TAKES_OVER_WITHIN: Duration = Duration::from_secs(180);
 /// With a fortieth for clocks, rounded up: how long the new side waits after the record has changed, where there is no final snapshot that says whose time it ends.
 pub const WAIT: Duration = Duration::from_secs((TTL as u64 + INTERVAL + GRACE) * 41 / 40 + 1);
 /// How long the old side may serve after it was last told that it is the owner, with the time that etcd has to end.
@@ -75,7 +77,7 @@ impl OwnershipFixture {
     pub async fn take_over(&self, env: &TestEnv) -> Result<(Agent, Writer)> {
         let mut agent = self.new.start(env, 0)?;
         let writer = Writer::start(client_url(&self.new, 0), NEW);
-        agent.ready().await?;
+        agent.ready_within(TAKES_OVER_WITHIN).await?;
         Ok((agent, writer))
     }
 

@@ -83,6 +83,9 @@ pub(super) fn note_take_over(context: &Context, notes: &mut Notes) {
         let (others, own) = (before(&facts.controllers), before(&facts.kube_controllers));
         others.into_iter().chain(own).collect()
     });
+    if notes.tunnel_servers.is_empty() {
+        notes.tunnel_servers = before(&facts.tunnel.servers);
+    }
     notes.etcd_replicas.get_or_insert(facts.etcd.members);
     notes.volumes.get_or_insert_with(|| format!("{}-destination", context.observed.request.uid));
 }
@@ -122,6 +125,11 @@ pub(super) fn are_controllers_fenced(context: &Context) -> Check {
             request.source_seed
         ),
     )
+}
+
+/// Whether the control plane has a tunnel to its Shoot that is awake.
+pub(super) fn has_tunnel(context: &Context) -> bool {
+    is_awake(context) && !context.notes.tunnel_servers.is_empty()
 }
 
 /// Of a hibernated Shoot, once nobody writes to the bucket of the source any more.

@@ -8,7 +8,7 @@ use crate::{
         destination::{self as to, has_workers, is_awake},
         garden,
         rows::{A_DAY, day_long},
-        shared, source as from, standby,
+        shared, source as from, standby, tunnel,
     },
 };
 
@@ -161,6 +161,12 @@ pub(super) static FORWARD: &[Row<MigrationFlow>] = &[
         ..shared::CONTROLLERS_STARTED
     },
     Row { after: &[Step::ControllersStarted], ..shared::NODES_HEALTHY },
+    Row {
+        // A live migration that this one supersedes may have left a temporary client, which only an API of the Shoot can remove.
+        after: &[Step::KubeControllersStarted],
+        guard: forced::has_tunnel,
+        ..tunnel::TUNNEL_MOVED
+    },
     Row {
         after: &[Step::EtcdComplete, Step::ControllersStarted, Step::OlderSnapshotsCopied],
         ..shared::SOURCE_BACKUP_ENTRY_REMOVED

@@ -5,8 +5,6 @@
 //! temporary client does, by a name of its own: a copy of the usual one, made before the first kube-apiserver of the destination starts. It
 //! goes when the usual client has reconnected.
 
-use std::time::Duration;
-
 use crate::{
     flow::{OnFailure, Proof, Row, Timeout},
     ledger::Check,
@@ -16,11 +14,9 @@ use crate::{
         effect::Effect,
         observed::{Facts, Replicas, TunnelClient},
         rows::day_long,
+        tunnel,
     },
 };
-
-/// Longer than it takes until the Shoot says that a client is not connected: three probes, ten seconds apart, and the status after them.
-const RECONNECTED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The servers at the source, as they were noted; `None` where there is no tunnel.
 fn noted_servers<'a>(context: &'a Context) -> Option<&'a Replicas> {
@@ -87,31 +83,6 @@ fn is_reached(context: &Context) -> Check {
     })
 }
 
-/// Servers of the source have ended before, so the usual client cannot be connected to them any more.
-fn is_moved(context: &Context) -> Check {
-    destination(context, |facts| match (&facts.tunnel.client, &facts.tunnel.temporary_client) {
-        (TunnelClient::Unknown(why), _) | (_, TunnelClient::Unknown(why)) => {
-            Check::waiting("ShootUnreadable", format!("clients of the tunnel cannot be read: {why}"))
-        }
-        (TunnelClient::Ready, TunnelClient::Absent) => {
-            Check::Met("the usual client is connected, and the temporary one is gone".to_owned())
-        }
-        (TunnelClient::Ready, _) if has_reconnected(context) => {
-            Check::waiting("Removing", "the temporary client of the tunnel is being deleted")
-        }
-        _ => Check::waiting("TunnelClientReconnecting", "the usual client of the tunnel is reconnecting"),
-    })
-}
-
-fn has_reconnected(context: &Context) -> bool {
-    let is_ready = context.at_destination().is_some_and(|facts| facts.tunnel.client == TunnelClient::Ready);
-    is_ready && context.since_start(Step::TunnelMoved).unwrap_or_default() >= RECONNECTED_WITHIN
-}
-
-fn remove_temporary_client(context: &Context) -> Vec<Effect> {
-    has_reconnected(context).then_some(Effect::RemoveTemporaryClient).into_iter().collect()
-}
-
 fn is_temporary_client_gone(context: &Context) -> Check {
     source(context, |facts| match &facts.tunnel.temporary_client {
         TunnelClient::Absent => Check::Met("the temporary client of the tunnel is gone".to_owned()),
@@ -148,15 +119,7 @@ pub(super) const TUNNEL_SERVES: Row<MigrationFlow> = Row {
     ..Row::new(Side::Destination, Step::TunnelServes, is_reached)
 };
 
-pub(super) const TUNNEL_MOVED: Row<MigrationFlow> = Row {
-    does: "The usual client of the tunnel has reconnected to the destination, and the temporary one is gone.",
-    guard: has_tunnel,
-    on_failure: OnFailure::Skip,
-    timeout: Timeout::Steps(2),
-    advice: "see in the logs of the usual client why it does not connect; then delete the temporary one in the Shoot",
-    effects: remove_temporary_client,
-    ..Row::new(Side::Destination, Step::TunnelMoved, is_moved)
-};
+pub(super) const TUNNEL_MOVED: Row<MigrationFlow> = Row { guard: has_tunnel, ..tunnel::TUNNEL_MOVED };
 
 pub(super) const TEMPORARY_CLIENT_REMOVED: Row<MigrationFlow> = Row {
     does: "The temporary client of the tunnel is gone.",

@@ -14,7 +14,7 @@
 //! | `context.rs` | what rows decide on |
 //! | `garden.rs`, `source.rs`, `destination.rs`, `standby.rs`, `api_dns.rs` | checks and effects of the rows, by side |
 //! | `going_back.rs` | the same for rows that bring the source back in a rollback |
-//! | `rows.rs`, `shared.rs` | what rows share, and rows of more than one table |
+//! | `rows.rs`, `shared.rs`, `tunnel.rs` | what rows share, and rows of more than one table |
 //! | `retry.rs` | when a failed migration goes on |
 //! | `flow.rs` | the flow of the engine |
 
@@ -37,6 +37,7 @@ pub(crate) mod shared;
 pub(crate) mod source;
 pub(crate) mod standby;
 mod step;
+pub(crate) mod tunnel;
 mod tunnel_facts;
 mod workloads;
 

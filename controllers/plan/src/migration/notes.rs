@@ -28,7 +28,7 @@ pub struct Notes {
     /// Replicas of the kube-apiservers at the source before they were stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_servers: Option<Replicas>,
-    /// Live, source: replicas of the servers of the tunnel to the Shoot.
+    /// Replicas of the servers of the tunnel to the Shoot. Live: at the source. Forced: at the destination.
     #[serde(skip_serializing_if = "Replicas::is_empty")]
     pub tunnel_servers: Replicas,
     /// Source: when the kube-apiservers answered last before the outage, as a time of RFC 3339.

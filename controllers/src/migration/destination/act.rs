@@ -21,6 +21,7 @@ use crate::{
             api_record, extensions,
             owner::{self, OwnerRecordOf},
             params, scale,
+            tunnel_client::Maker,
             tunnel_facts::remove_temporary_client,
             under,
         },
@@ -72,7 +73,9 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
             scale::deployments(seed, namespace, objects.plane.tunnels(), replicas, fence).await
         }
         Effect::ExposeTunnel => tunnel::expose(pass, objects).await,
-        Effect::RemoveTemporaryClient => remove_temporary_client(seed, namespace, &objects.plane, uid).await,
+        Effect::RemoveTemporaryClient => {
+            remove_temporary_client(seed, namespace, &objects.plane, Maker::of(&pass.facts.request)).await
+        }
         Effect::ReplaceApi { pods } => replace(seed, namespace, pods).await,
         Effect::EnsureControllers { replicas, fence } | Effect::EnsureKubeControllers { replicas, fence } => {
             scale::deployments(seed, namespace, objects.plane.controllers(), replicas, fence).await

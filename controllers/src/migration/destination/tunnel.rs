@@ -14,7 +14,7 @@ use crate::{
         error::{Error, Result},
         overall::{Ledger, is_open},
         pass::Pass,
-        seed::{exposure::Exposing, tunnel_facts},
+        seed::{exposure::Exposing, tunnel_client::Maker, tunnel_facts},
     },
 };
 
@@ -58,10 +58,11 @@ pub async fn facts(
     // Steps of the source are not in this ledger.
     let is_held = ledger.is_started(Step::TunnelServes) && !ledger.is_settled(Step::MoveCommitted);
     let asked = tunnel_facts::Asked {
+        maker: Maker::of(request),
         clients: is_open(ledger, Step::TunnelMoved),
         reach: is_held && !ledger.phase.is_rollback(),
     };
-    let mut facts = tunnel_facts::facts(seed, &objects.namespace, &objects.plane, &request.uid, asked).await;
+    let mut facts = tunnel_facts::facts(seed, &objects.namespace, &objects.plane, asked).await;
     if is_open(ledger, Step::TunnelExposed) {
         let found = unexposed(context, objects, request).await;
         facts.unexposed = found.unwrap_or_else(|error| Some(causes(&error)));

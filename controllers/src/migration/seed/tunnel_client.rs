@@ -9,7 +9,7 @@ use kube::{
     api::{LogParams, PostParams},
     core::ObjectMeta,
 };
-use repot_plan::migration::observed::TunnelClient;
+use repot_plan::migration::observed::{MigrationMode, MigrationRequest, TunnelClient};
 
 use super::{
     delete_all,
@@ -26,10 +26,38 @@ use crate::migration::{
 /// How long Pods of a temporary client may take to end, at least: the default of Kubernetes.
 const GRACE_SECONDS: i64 = 30;
 
+/// Who has made a temporary client.
+#[derive(Clone, Copy, Debug)]
+pub enum Maker<'a> {
+    /// The migration with this UID.
+    Migration(&'a str),
+    /// Any migration: a forced one goes on where another one has stopped.
+    Any,
+}
+
+impl<'a> Maker<'a> {
+    /// Whose clients a migration looks after.
+    #[must_use]
+    pub fn of(request: &'a MigrationRequest) -> Self {
+        match request.mode {
+            MigrationMode::Forced => Self::Any,
+            MigrationMode::Classic | MigrationMode::Live => Self::Migration(&request.uid),
+        }
+    }
+
+    /// The label selector of its objects.
+    fn selector(self) -> String {
+        match self {
+            Self::Migration(uid) => format!("{MADE_BY}={uid}"),
+            Self::Any => MADE_BY.to_owned(),
+        }
+    }
+}
+
 /// Deployments of clients in the Shoot, as they were observed.
 pub struct Clients {
     usual: Option<Deployment>,
-    /// The one of this migration.
+    /// The first one of those that `Maker` has made.
     temporary: Option<Deployment>,
 }
 
@@ -38,11 +66,11 @@ impl Clients {
     ///
     /// # Errors
     /// [`Error::Read`].
-    pub async fn read(shoot: &Client, client: &ClientName, migration: &str) -> Result<Self> {
+    pub async fn read(shoot: &Client, client: &ClientName, maker: Maker<'_>) -> Result<Self> {
         let all = Api::<Deployment>::namespaced(shoot.clone(), &client.namespace);
         let what = || format!("Deployment {} of the Shoot", client.name);
         let usual = all.get_opt(&client.name).await.map_err(Error::read(what()))?;
-        let temporary = of_migration(shoot, &client.namespace, migration).await?.into_iter().next();
+        let temporary = made_by(shoot, &client.namespace, maker).await?.into_iter().next();
         Ok(Self { usual, temporary })
     }
 
@@ -72,8 +100,8 @@ fn state(deployment: Option<&Deployment>) -> TunnelClient {
     }
 }
 
-async fn of_migration(shoot: &Client, namespace: &str, migration: &str) -> Result<Vec<Deployment>> {
-    list::<Deployment>(shoot, namespace, &format!("{MADE_BY}={migration}")).await
+async fn made_by(shoot: &Client, namespace: &str, maker: Maker<'_>) -> Result<Vec<Deployment>> {
+    list::<Deployment>(shoot, namespace, &maker.selector()).await
 }
 
 /// Makes the temporary client, a copy of the usual one that dials `host`.
@@ -99,12 +127,12 @@ pub async fn ensure(shoot: &Client, tunnel: &Tunnel, host: &str, migration: &str
     }
 }
 
-/// Deletes the temporary client of a migration.
+/// Deletes temporary clients.
 ///
 /// # Errors
 /// [`Error::Write`]; the next pass goes on.
-pub async fn remove(shoot: &Client, client: &ClientName, migration: &str) -> Result<()> {
-    let found = of_migration(shoot, &client.namespace, migration).await?;
+pub async fn remove(shoot: &Client, client: &ClientName, maker: Maker<'_>) -> Result<()> {
+    let found = made_by(shoot, &client.namespace, maker).await?;
     let all = Api::<Deployment>::namespaced(shoot.clone(), &client.namespace);
     delete_all(&all, "Deployment", found.iter()).await
 }
@@ -113,8 +141,8 @@ pub async fn remove(shoot: &Client, client: &ClientName, migration: &str) -> Res
 ///
 /// # Errors
 /// Why there is none.
-pub async fn read_log(shoot: &Client, namespace: &str, migration: &str) -> Result<()> {
-    let pods = list::<Pod>(shoot, namespace, &format!("{MADE_BY}={migration}")).await?;
+pub async fn read_log(shoot: &Client, namespace: &str, maker: Maker<'_>) -> Result<()> {
+    let pods = list::<Pod>(shoot, namespace, &maker.selector()).await?;
     let missing = || Error::Missing("a Pod of the temporary client that is ready".to_owned());
     let pod = pods.iter().find(|pod| is_ready(pod)).ok_or_else(missing)?;
     let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
@@ -188,6 +216,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::migration::{api::ControlPlaneMigration, request::request};
 
     const HOST: &str = "api.a.example.com";
 
@@ -231,6 +260,20 @@ mod tests {
         let container = &copy["spec"]["template"]["spec"]["containers"][0];
         assert_eq!(container["args"], json!(["--host=tunnel-1.b.example.com", "--port=8132"]));
         assert_eq!(container["env"][0]["value"], "https://tunnel-1.b.example.com:8443");
+    }
+
+    #[test]
+    fn forced_migration_looks_after_clients_of_any_migration() {
+        let of = |mode| -> MigrationRequest {
+            let migration = json!({
+                "metadata": {"name": "m", "namespace": "n", "uid": "1-2"},
+                "spec": {"shootRef": {"name": "s"}, "sourceSeed": "a", "destinationSeed": "b", "mode": mode},
+            });
+            let migration: ControlPlaneMigration = serde_json::from_value(migration).expect("a migration");
+            request(&migration, None)
+        };
+        assert_eq!(Maker::of(&of("Live")).selector(), format!("{MADE_BY}=1-2"));
+        assert_eq!(Maker::of(&of("Forced")).selector(), MADE_BY);
     }
 
     #[test]

@@ -5,14 +5,16 @@ use repot_plan::migration::observed::{TunnelClient, TunnelFacts};
 
 use super::{
     shoot_api,
-    tunnel_client::{self, Clients},
+    tunnel_client::{self, Clients, Maker},
     workloads::ControlPlane,
 };
 use crate::{errors::causes, migration::error::Error};
 
 /// Which facts a side asks for: those of the Shoot cost requests to its API.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Asked {
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// Whose temporary client it is.
+    pub maker: Maker<'a>,
     /// How far clients in the Shoot are.
     pub clients: bool,
     /// Whether kube-apiservers of this seed reach the Shoot.
@@ -20,13 +22,7 @@ pub struct Asked {
 }
 
 /// The tunnel as a side sees it, but for whether it is exposed.
-pub async fn facts(
-    seed: &Client,
-    namespace: &str,
-    plane: &ControlPlane,
-    migration: &str,
-    asked: Asked,
-) -> TunnelFacts {
+pub async fn facts(seed: &Client, namespace: &str, plane: &ControlPlane, asked: Asked<'_>) -> TunnelFacts {
     let mut facts = TunnelFacts { servers: plane.tunnel_servers(), ..TunnelFacts::default() };
     let tunnel = match plane.tunnel() {
         Ok(Some(tunnel)) => tunnel,
@@ -36,7 +32,7 @@ pub async fn facts(
             return facts;
         }
     };
-    let Asked { clients, reach } = asked;
+    let Asked { maker, clients, reach } = asked;
     if !clients && !reach {
         return facts;
     }
@@ -51,7 +47,7 @@ pub async fn facts(
         }
     };
     if clients {
-        let found = Clients::read(&shoot, &tunnel.client, migration).await;
+        let found = Clients::read(&shoot, &tunnel.client, maker).await;
         (facts.client, facts.temporary_client) = match &found {
             Ok(found) => (found.usual(), found.temporary()),
             Err(error) => {
@@ -61,13 +57,13 @@ pub async fn facts(
         };
     }
     if reach {
-        let reached = tunnel_client::read_log(&shoot, &tunnel.client.namespace, migration).await;
+        let reached = tunnel_client::read_log(&shoot, &tunnel.client.namespace, maker).await;
         facts.unreached = reached.err().map(|error| causes(&error));
     }
     facts
 }
 
-/// Deletes the temporary client that a migration has made in the Shoot.
+/// Deletes the temporary clients that `maker` has made in the Shoot.
 ///
 /// # Errors
 /// [`Error`]. The next pass goes on.
@@ -75,9 +71,9 @@ pub async fn remove_temporary_client(
     seed: &Client,
     namespace: &str,
     plane: &ControlPlane,
-    migration: &str,
+    maker: Maker<'_>,
 ) -> Result<(), Error> {
     let Some(tunnel) = plane.tunnel().map_err(Error::Missing)? else { return Ok(()) };
     let shoot = shoot_api::client(seed, namespace).await?;
-    tunnel_client::remove(&shoot, &tunnel.client, migration).await
+    tunnel_client::remove(&shoot, &tunnel.client, maker).await
 }

@@ -89,12 +89,16 @@ pub fn obstacle(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -
 /// source, or that its destination is lost.
 #[must_use]
 pub fn may_give_way(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -> Option<String> {
+    let leads_to_lost_seed = |other: &ControlPlaneMigration| {
+        let is_removed = other.has_nothing_left(Side::Destination);
+        has_same_seeds(other, own) && other.is_destination_lost() && !is_removed
+    };
     let is_asked = |other: &&ControlPlaneMigration| {
         own.mode() == Some(MigrationMode::Forced)
             && other.mode() == Some(MigrationMode::Live)
             && other.spec.source_seed == own.spec.source_seed
             && is_earlier(other, own)
-            && other.has_committed()
+            && (other.has_committed() || leads_to_lost_seed(other))
             && !other.has_moved_status()
     };
     let has_ended = |other: &ControlPlaneMigration| other.has_side_ended(Side::Destination);
@@ -109,6 +113,12 @@ pub fn may_give_way(others: &[ControlPlaneMigration], own: &ControlPlaneMigratio
     };
     let why = |other: &ControlPlaneMigration| {
         let name = other.name_any();
+        if leads_to_lost_seed(other) {
+            let seed = &other.spec.destination_seed;
+            return Some(format!(
+                "{name} says that {seed} is lost; create a forced migration to another seed instead"
+            ));
+        }
         when(other).map(|when| format!("{name} is past its point of no return; it gives way when {when}"))
     };
     others.iter().filter(is_asked).find_map(why)
@@ -160,9 +170,9 @@ fn may_go_on(one: &ControlPlaneMigration) -> bool {
 #[must_use]
 pub fn in_the_way(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -> Vec<SupersededMigration> {
     let is_in_the_way = |other: &&ControlPlaneMigration| {
-        let is_removed = other.has_side_ended(Side::Destination)
+        let is_removed = other.has_nothing_left(Side::Destination)
             || other.spec.destination_seed != own.spec.destination_seed;
-        let is_waited_for = !other.has_side_ended(Side::Garden) || !is_removed;
+        let is_waited_for = !other.has_nothing_left(Side::Garden) || !is_removed;
         let is_open = other.superseded_by().is_none() || is_waited_for;
         can_be_superseded(other, own) && may_go_on(other) && is_open
     };

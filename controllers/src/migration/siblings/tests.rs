@@ -162,7 +162,10 @@ fn forced_migration_begins_at_the_source_again_where_the_destination_is_lost_bef
     assert_eq!(found(told), (None, 1));
     // Not to the seed that is lost, as long as it has not removed what it has.
     let same = migration("m", "Forced", ("a", "b"), 5);
-    assert_eq!(obstacle(&[lost("01:05:00", "01:00:00")], &same), Some("o".to_owned()));
+    let others = [lost("01:05:00", "01:00:00")];
+    assert_eq!(obstacle(&others, &same), Some("o".to_owned()));
+    let why = may_give_way(&others, &same).unwrap_or_default();
+    assert!(why.contains("create a forced migration to another seed instead"), "{why}");
 }
 
 #[test]
@@ -226,6 +229,14 @@ fn superseded_one_is_in_the_way_until_it_is_removed_where_this_one_leads() {
     let failed = with(migration("o", "Classic", ("a", "c"), 4), "garden", json!({"phase": "Failed"}));
     assert_eq!(names(&in_the_way(&[failed], &own)), [("o", false)]);
     assert_eq!(in_the_way(&[with(in_garden("b"), "destination", ended.clone())], &own), []);
+    // What has failed on the way forward is undone once it is told; what has failed on the way back is not tried again.
+    for (phase, count) in [("Running", 1), ("RollingBack", 0)] {
+        let failed = json!({"phase": "Failed", "failedPhase": phase});
+        let destination = with(in_garden("b"), "destination", failed.clone());
+        assert_eq!(in_the_way(&[destination], &own).len(), count, "{phase}");
+        let garden = with(told("c"), "garden", failed);
+        assert_eq!(in_the_way(&[garden], &own).len(), count, "{phase}");
+    }
 }
 
 #[test]

@@ -18,7 +18,9 @@ use crate::{
             api_record,
             etcd::unknown_members,
             exposure::{self, Exposing},
-            extensions, owner, params, scale, shoot_api, tunnel_client, tunnel_facts, under,
+            extensions, owner, params, scale, shoot_api,
+            tunnel_client::{self, Maker},
+            tunnel_facts, under,
         },
     },
     shootstate::{self, Mode},
@@ -146,8 +148,8 @@ async fn ensure_temporary_client(pass: &Pass<'_>, objects: &Objects) -> Result<(
 }
 
 async fn remove_temporary_client(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
-    let (seed, uid) = (pass.context.own_client(), &pass.facts.request.uid);
-    tunnel_facts::remove_temporary_client(seed, &objects.namespace, &objects.plane, uid).await
+    let (seed, maker) = (pass.context.own_client(), Maker::of(&pass.facts.request));
+    tunnel_facts::remove_temporary_client(seed, &objects.namespace, &objects.plane, maker).await
 }
 
 /// In a forced migration no rollback needs the DNSOwners again.

@@ -30,7 +30,7 @@ use crate::{
         record,
         seed::{
             api_record, etcd::Etcds, exposure, extensions, namespace, owner::OwnerRecordOf, read, scale,
-            snapshots, tunnel_facts, workloads::ControlPlane,
+            snapshots, tunnel_client::Maker, tunnel_facts, workloads::ControlPlane,
         },
     },
     shootstate::{self, Mode, ShootKey},
@@ -63,7 +63,7 @@ pub async fn observe(
         unsynced: unsynced(context, &objects, ledger).await,
         controllers: objects.plane.controller_group(),
         api: objects.plane.api(),
-        tunnel: tunnel(seed, &objects, &request.uid, ledger).await,
+        tunnel: tunnel(seed, &objects, &request, ledger).await,
         api_answered: api_answered(context, &objects, migration, ledger),
         etcd: objects.etcds.facts(seed, asks_for_revision(ledger)).await,
         exposure: exposure(&context.exposer, &objects, &request, ledger).await,
@@ -98,11 +98,16 @@ fn asks_for_extensions(ledger: &Ledger) -> bool {
 }
 
 /// Clients in the Shoot are asked for while a row decides on them.
-async fn tunnel(seed: &Client, objects: &Objects, migration: &str, ledger: &Ledger) -> TunnelFacts {
+async fn tunnel(
+    seed: &Client,
+    objects: &Objects,
+    request: &MigrationRequest,
+    ledger: &Ledger,
+) -> TunnelFacts {
     let steps = [Step::TemporaryClientStarted, Step::TemporaryClientRemoved];
     let clients = steps.into_iter().any(|step| ledger.state(step) == State::Running);
-    let asked = tunnel_facts::Asked { clients, reach: false };
-    tunnel_facts::facts(seed, &objects.namespace, &objects.plane, migration, asked).await
+    let asked = tunnel_facts::Asked { maker: Maker::of(request), clients, reach: false };
+    tunnel_facts::facts(seed, &objects.namespace, &objects.plane, asked).await
 }
 
 async fn objects(

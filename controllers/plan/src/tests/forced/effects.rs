@@ -79,6 +79,9 @@ pub(super) fn apply(world: &mut World, side: Side, effect: &Effect, then: &Seen,
         Effect::CopyOlderSnapshots => world.older_copied |= world.backup_entry,
         Effect::EnsureNoSourceBackupEntry => world.backup_entry = false,
         Effect::EnsureNoMachineGuard => world.machine_guard = false,
+        Effect::RemoveTemporaryClient if world.site(side).is_api_ready() => {
+            world.has_temporary_client = false
+        }
         Effect::SwitchApiDns => world.api_at = Side::Destination,
         Effect::PrepareDestination => prepare(world, &mut rng),
         Effect::StopDestination { fence, .. } => stop(world, fence, &mut rng),

@@ -127,6 +127,12 @@ const FAULTS: &[Fault<World>] = &[
         caught: &["controllers of two sides act"],
     },
     Fault {
+        name: "takes the tunnel for moved although a temporary client is left",
+        setup: Setup { defect: None },
+        build: |b| row(b, Step::TunnelMoved, |row| row.check = |_| Check::Met("supposed".into())),
+        caught: &["a temporary client of the tunnel is left"],
+    },
+    Fault {
         name: "stops the source before the record names the destination",
         setup: Setup { defect: None },
         build: |b| row(b, Step::SourceControllersStopped, |row| row.after = &[Step::MigrationRecorded]),

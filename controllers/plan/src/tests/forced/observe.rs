@@ -15,7 +15,7 @@ use crate::{
         observed::{
             BackupEntrySeeds, DestinationFacts, EtcdFacts, Exposure, Extensions, Facts, FinalSnapshot,
             GardenFacts, Joining, MigrationMode, MigrationRequest, Observed, OwnerRecord, Quarantine,
-            SourceFacts, SourceSnapshot, TunnelFacts, Workloads,
+            SourceFacts, SourceSnapshot, TunnelClient, TunnelFacts, Workloads,
         },
     },
     tests::classic::site::{KUBE_NAME, both},
@@ -156,6 +156,18 @@ fn carried(mut workloads: Workloads, replicas: u32) -> Workloads {
     workloads
 }
 
+/// Servers run beside the kube-apiservers, and the usual client finds them when those answer.
+fn tunnel(world: &World) -> TunnelFacts {
+    let site = &world.destination;
+    let servers = carried(site.api.facts("tunnel", site.is_api_ready()), API);
+    let (client, temporary_client) = match (site.is_api_ready(), world.has_temporary_client) {
+        (false, _) => return TunnelFacts { servers, ..TunnelFacts::default() },
+        (true, true) => (TunnelClient::Ready, TunnelClient::Starting),
+        (true, false) => (TunnelClient::Ready, TunnelClient::Absent),
+    };
+    TunnelFacts { servers, client, temporary_client, ..TunnelFacts::default() }
+}
+
 fn destination(world: &mut World) -> DestinationFacts {
     let owner = owner(world);
     let [bucket, machines, leases, nodes] = [0; 4].map(|_| !does_not_answer(world));
@@ -187,7 +199,7 @@ fn destination(world: &mut World) -> DestinationFacts {
         exposure: Exposure::default(),
         dns_records: Extensions::default(),
         api: carried(site.api.facts("kube-apiserver", site.is_api_ready()), API),
-        tunnel: TunnelFacts::default(),
+        tunnel: tunnel(world),
         exposure_problem: None,
         api_dns_written: None,
         uncached: None,

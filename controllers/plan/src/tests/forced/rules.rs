@@ -57,7 +57,12 @@ pub(super) fn at_the_end(sim: &Sim<World>) -> Result<(), String> {
     let world = &sim.model;
     let destination = sim.store.ledger(Side::Destination);
     match destination.phase {
-        Phase::Succeeded => has_moved(world)?,
+        Phase::Succeeded => {
+            has_moved(world)?;
+            // A Shoot that does not answer for long keeps it, and the row says so.
+            let is_removed = destination.state(Step::TunnelMoved) == State::Succeeded;
+            hold(!is_removed || !world.has_temporary_client, "a temporary client of the tunnel is left")?;
+        }
         Phase::RolledBack | Phase::Cancelled => is_untouched(world)?,
         phase => return Err(format!("the destination ended as {phase:?}: {}", destination.message)),
     }

@@ -126,6 +126,8 @@ pub(super) struct World {
     pub(super) backup_entry: bool,
     pub(super) older_copied: bool,
     pub(super) machine_guard: bool,
+    /// A live migration before has left a temporary client of the tunnel in the Shoot.
+    pub(super) has_temporary_client: bool,
     /// All that was acknowledged and has to be there.
     pub(super) must: Vec<u32>,
     /// How much the destination held when it began without a final snapshot.
@@ -162,6 +164,7 @@ impl World {
             has_quarantine_command: self.rng.percent(40),
             flaps: if self.rng.percent(30) { 5 } else { 0 },
         };
+        self.has_temporary_client = self.rng.percent(30);
         self.zone.silent = self.draw_window(10);
         self.zone.lag = if self.rng.percent(40) { self.rng.within(1, 90) } else { 0 };
         self.source.members.slow = self.rng.within(0, 10);
@@ -295,6 +298,7 @@ impl Model for World {
             backup_entry: false,
             older_copied: false,
             machine_guard: false,
+            has_temporary_client: false,
             must: content,
             founded_with: None,
             broken: None,

@@ -1,4 +1,5 @@
-//! Live moves of a whole control plane, by size of its etcd and distance of the seeds, beside classic moves of the same control plane.
+//! Live moves of a whole control plane, by size of its etcd and distance of the seeds, beside classic moves of the same control plane, and
+//! beside an etcd alone whose members are replaced by etcdctl.
 //!
 //! The landscape of the tests: a garden, two seeds, three members of etcd and two kube-apiservers on either side. A client writes through
 //! the DNS name of the API all the time.
@@ -6,6 +7,7 @@
 mod moves;
 mod phases;
 mod probe;
+mod script;
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +31,7 @@ pub struct Flags {
     round_trips: Vec<u64>,
 }
 
-/// Measures each move once: live ones by distance, and then a classic one.
+/// Measures each move once: live ones by distance, and then a classic one and a script.
 ///
 /// Errors: when a program is missing, or a move does not succeed.
 pub async fn bench(env: &TestEnv, flags: &Flags) -> Result<Report> {
@@ -58,6 +60,7 @@ pub async fn bench(env: &TestEnv, flags: &Flags) -> Result<Report> {
             measured.report(&mut report, &format!("{mib} MiB, {millis} ms apart"));
         }
         mover.measure(Mode::Classic).await?.report(&mut report, &format!("{mib} MiB"));
+        script::bench(env, *mib, &mut report).await?;
     }
     report.setting["loadAfter"] = proc::load().into();
     report.setting["secondsInAll"] = start.elapsed().as_secs().into();

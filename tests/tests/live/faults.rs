@@ -1,0 +1,152 @@
+//! Live migrations during which controllers are killed, the seeds do not reach each other, or an API server hangs.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use repot_tests::wait::until;
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::requests::Requests;
+use super::whole::{ensure_hidden, highly_available};
+use crate::migration::forced::lost;
+use crate::migration::story::{self, DEADLINE};
+use crate::migration::world::{SEEDS, Workload, World, run};
+use crate::migration::writer::Writer;
+
+/// How long a fault lasts: longer than elections of etcd, leases of leaders, and the grace of the owner check.
+const LASTS: Duration = Duration::from_secs(60);
+/// Steps of the forward table at least, in which all controllers are killed.
+const STEPS: usize = 30;
+
+#[test]
+#[ignore = "minutes, in make soak"]
+fn controllers_are_killed_as_each_step_begins_and_no_request_fails() {
+    run(async |env| {
+        let world = World::create(env, "restless", highly_available()).await?;
+        let before = world.workload().await?;
+        let apis = (0..4).map(|_| world.api()).collect::<Result<Vec<_>>>()?;
+        let requests = Requests::start(apis);
+        story::create_live(&world, "move", SEEDS).await?;
+        let mut seen = BTreeSet::new();
+        let migration = until("the migration to end", 3 * DEADLINE, async || {
+            let migration = story::read(&world, "move").await?;
+            if story::has_ended(&migration) {
+                return Ok(migration);
+            }
+            let running = story::running_steps(&migration["status"]);
+            if !running.is_subset(&seen) {
+                world.kill_controllers().await?;
+            }
+            let text = format!("{running:?}");
+            seen.extend(running);
+            bail!("{text}")
+        })
+        .await?;
+        story::ensure_phase(&migration, "Succeeded")?;
+        ensure!(seen.len() >= STEPS, "controllers were killed in {seen:?} only");
+        println!("killed in {} steps: {}", seen.len(), requests.ensure_none_failed(1_000)?.summary());
+        world.ensure_moved(&before, SEEDS).await?;
+        ensure_hidden(&world, SEEDS.1).await?;
+        world.stop(SEEDS.1).await
+    });
+}
+
+/// When the seeds lose each other, by side and step. Members of the source are most of the voters until they leave, and kube-apiservers
+/// of the source serve in the first two.
+const LOST_IN: [(&str, &str); 4] = [
+    ("destination", "SixMemberETCDReady"),
+    ("destination", "ApiServes"),
+    ("source", "SourceApiStopped"),
+    ("destination", "SourceMembersRemoved"),
+];
+
+/// One control plane for all of them. It moves there, and back where it has moved.
+#[test]
+#[ignore = "half an hour, in make soak"]
+fn seeds_that_do_not_reach_each_other_for_a_minute_lose_no_write() {
+    run(async |env| {
+        let world = World::create(env, "apart", highly_available()).await?;
+        let before = world.workload().await?;
+        let writer = Writer::start(world.api()?);
+        let (mut from, mut to) = SEEDS;
+        for (side, step) in LOST_IN {
+            let name = step.to_lowercase();
+            story::create_live(&world, &name, (from, to)).await?;
+            story::until_started(&world, &name, (side, step)).await?;
+            let (cut, begun) = (world.landscape.wide.cut(), Instant::now());
+            // The fault is what lasts; nothing is waited for.
+            sleep(LASTS).await;
+            drop(cut);
+            let migration = story::until_end(&world, &name).await?;
+            let silence = writer.longest_silence_since(begun);
+            println!("{step}: {}, no write was acknowledged for {silence:?}", migration["status"]["phase"]);
+            let lost = lost(&world, &writer.acknowledged()).await?;
+            ensure!(lost.is_empty(), "{lost:?} were acknowledged and are lost");
+            if ensure_ended(&world, &migration, &before, (from, to)).await? {
+                (from, to) = (to, from);
+            }
+        }
+        world.stop(from).await
+    });
+}
+
+/// API servers of seeds and of the garden serve controllers alone: clients of the Shoot do not need them.
+#[test]
+#[ignore = "half an hour, in make soak"]
+fn api_server_of_a_seed_or_of_the_garden_that_hangs_for_a_minute_fails_no_request() {
+    run(async |env| {
+        let world = World::create(env, "sleepy", highly_available()).await?;
+        let before = world.workload().await?;
+        let apis = (0..4).map(|_| world.api()).collect::<Result<Vec<_>>>()?;
+        let requests = Requests::start(apis);
+        let (mut from, mut to) = SEEDS;
+        let faults = [
+            ("source", ("source", "SourceApiStopped")),
+            ("destination", ("destination", "SixMemberETCDReady")),
+            ("garden", ("destination", "SourceMembersRemoved")),
+        ];
+        for (side, step) in faults {
+            story::create_live(&world, side, (from, to)).await?;
+            story::until_started(&world, side, step).await?;
+            let cluster = match side {
+                "garden" => &story::garden_of(&world)?.cluster,
+                "source" => &world.landscape.seed(from)?.cluster,
+                _ => &world.landscape.seed(to)?.cluster,
+            };
+            cluster.apiserver_process().pause();
+            // The fault is what lasts; nothing is waited for.
+            sleep(LASTS).await;
+            cluster.apiserver_process().resume();
+            let migration = story::until_end(&world, side).await?;
+            let summary = requests.ensure_none_failed(1_000)?.summary();
+            println!("{side}: {}, {summary}", migration["status"]["phase"]);
+            if ensure_ended(&world, &migration, &before, (from, to)).await? {
+                (from, to) = (to, from);
+            }
+        }
+        world.stop(from).await
+    });
+}
+
+/// It has moved, or is as it was; nothing is in between. Tells which.
+async fn ensure_ended(
+    world: &World,
+    migration: &Value,
+    before: &Workload,
+    (from, to): (&str, &str),
+) -> Result<bool> {
+    let has_moved = migration["status"]["phase"] == "Succeeded";
+    if has_moved {
+        world.ensure_moved(before, (from, to)).await?;
+        ensure_hidden(world, to).await?;
+        return Ok(true);
+    }
+    story::ensure_phase(migration, "RolledBack")?;
+    let after = world.workload().await?;
+    ensure!(*before == after, "before {before:?}, after {after:?}");
+    world.ensure_gone(to).await?;
+    ensure_hidden(world, from).await?;
+    Ok(false)
+}

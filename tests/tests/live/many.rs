@@ -1,0 +1,56 @@
+//! Ten control planes move live at once.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use futures::future::try_join_all;
+use repot_tests::landscape::ControlPlaneOptions;
+use repot_tests::wait::until;
+
+use super::requests::Requests;
+use super::whole::{ensure_hidden, highly_available};
+use crate::migration::story::{self, DEADLINE};
+use crate::migration::world::{SEEDS, World, run};
+
+const SHOOTS: usize = 10;
+/// From one request of a Shoot's client to the next. Ten control planes start at once, on a few cores.
+const PERIOD: Duration = Duration::from_millis(500);
+
+#[test]
+#[ignore = "half an hour, in make soak"]
+fn ten_control_planes_move_at_once_and_no_request_fails() {
+    run(async |env| {
+        let mut worlds = Vec::new();
+        for at in 0..SHOOTS {
+            worlds.push(World::create(env, &format!("one-of-ten-{at}"), lean()).await?);
+        }
+        for world in &worlds {
+            story::create_live(world, "move", SEEDS).await?;
+        }
+        try_join_all(worlds.iter().map(follow)).await?;
+        for world in worlds {
+            world.stop(SEEDS.1).await?;
+        }
+        Ok(())
+    });
+}
+
+/// One kube-apiserver each, and one more while it moves.
+fn lean() -> ControlPlaneOptions {
+    ControlPlaneOptions { api_servers: 1, ..highly_available() }
+}
+
+/// A client asks until the migration has succeeded, and everything is at the destination.
+async fn follow(world: &World) -> Result<()> {
+    let before = world.workload().await?;
+    let requests = Requests::start_every(PERIOD, vec![world.api()?]);
+    let migration = until("the migration to end", 4 * DEADLINE, async || {
+        let migration = story::read(world, "move").await?;
+        if story::has_ended(&migration) { Ok(migration) } else { bail!("{}", migration["status"]["message"]) }
+    })
+    .await?;
+    story::ensure_phase(&migration, "Succeeded")?;
+    println!("{}: {}", world.name().name, requests.ensure_none_failed(100)?.summary());
+    world.ensure_moved(&before, SEEDS).await?;
+    ensure_hidden(world, SEEDS.1).await
+}
