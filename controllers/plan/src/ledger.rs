@@ -239,12 +239,6 @@ impl<S: Ord, N> Ledger<S, N> {
         self.steps.get(&step).is_some_and(|record| record.started.is_some())
     }
 
-    /// Whether the flow has failed on the way forward, and a person may have it tried again.
-    #[must_use]
-    pub fn has_failed_forward(&self) -> bool {
-        self.phase == Phase::Failed && self.failed_in == Some(Phase::Running)
-    }
-
     /// Whether the step is reached or left out, so that the rows behind it may start.
     #[must_use]
     pub fn is_settled(&self, step: S) -> bool {

@@ -29,7 +29,7 @@ fn controllers_are_killed_as_each_step_begins_and_no_request_fails() {
         let apis = (0..4).map(|_| world.api()).collect::<Result<Vec<_>>>()?;
         let requests = Requests::start(apis);
         story::create_live(&world, "move", SEEDS).await?;
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut kills) = (BTreeSet::new(), 0);
         let migration = until("the migration to end", 3 * DEADLINE, async || {
             let migration = story::read(&world, "move").await?;
             if story::has_ended(&migration) {
@@ -38,6 +38,7 @@ fn controllers_are_killed_as_each_step_begins_and_no_request_fails() {
             let running = story::running_steps(&migration["status"]);
             if !running.is_subset(&seen) {
                 world.kill_controllers().await?;
+                kills += 1;
             }
             let text = format!("{running:?}");
             seen.extend(running);
@@ -46,20 +47,24 @@ fn controllers_are_killed_as_each_step_begins_and_no_request_fails() {
         .await?;
         story::ensure_phase(&migration, "Succeeded")?;
         ensure!(seen.len() >= STEPS, "controllers were killed in {seen:?} only");
-        println!("killed in {} steps: {}", seen.len(), requests.ensure_none_failed(1_000)?.summary());
+        println!(
+            "killed {kills} times, in {} steps: {}",
+            seen.len(),
+            requests.ensure_none_failed(1_000)?.summary()
+        );
         world.ensure_moved(&before, SEEDS).await?;
         ensure_hidden(&world, SEEDS.1).await?;
         world.stop(SEEDS.1).await
     });
 }
 
-/// When the seeds lose each other, by side and step. Members of the source are most of the voters until they leave, and kube-apiservers
-/// of the source serve in the first two.
-const LOST_IN: [(&str, &str); 4] = [
-    ("destination", "SixMemberETCDReady"),
-    ("destination", "ApiServes"),
-    ("source", "SourceApiStopped"),
-    ("destination", "SourceMembersRemoved"),
+/// When the seeds lose each other, by side and step, and whether nobody can write then. Members of the source are most of the voters until
+/// they leave, and kube-apiservers of the source serve in the first two.
+const LOST_IN: [(&str, &str, bool); 4] = [
+    ("destination", "SixMemberETCDReady", false),
+    ("destination", "ApiServes", false),
+    ("source", "SourceApiStopped", true),
+    ("destination", "SourceMembersRemoved", true),
 ];
 
 /// One control plane for all of them. It moves there, and back where it has moved.
@@ -71,7 +76,7 @@ fn seeds_that_do_not_reach_each_other_for_a_minute_lose_no_write() {
         let before = world.workload().await?;
         let writer = Writer::start(world.api()?);
         let (mut from, mut to) = SEEDS;
-        for (side, step) in LOST_IN {
+        for (side, step, is_away) in LOST_IN {
             let name = step.to_lowercase();
             story::create_live(&world, &name, (from, to)).await?;
             story::until_started(&world, &name, (side, step)).await?;
@@ -82,6 +87,7 @@ fn seeds_that_do_not_reach_each_other_for_a_minute_lose_no_write() {
             let migration = story::until_end(&world, &name).await?;
             let silence = writer.longest_silence_since(begun);
             println!("{step}: {}, no write was acknowledged for {silence:?}", migration["status"]["phase"]);
+            ensure!((silence > LASTS / 2) == is_away, "{step}: no write was acknowledged for {silence:?}");
             let lost = lost(&world, &writer.acknowledged()).await?;
             ensure!(lost.is_empty(), "{lost:?} were acknowledged and are lost");
             if ensure_ended(&world, &migration, &before, (from, to)).await? {

@@ -81,8 +81,6 @@ impl<'a, F: Flow> Pass<'a, F> {
                 Ok(()) => self.reopen(),
                 Err(why) => self.refuse_retry(&why),
             }
-        } else if let Some(why) = superseded.clone().filter(|_| self.has_failure_to_undo()) {
-            self.undo_failure(&why);
         } else if phase.is_end() {
             self.follow_retry();
             self.steps.effects = F::cleanup(&self.steps.context());
@@ -119,19 +117,6 @@ impl<'a, F: Flow> Pass<'a, F> {
         let Request { retry, abandoned, superseded, continued, .. } = &self.steps.request;
         let is_over = [abandoned, superseded, continued].into_iter().any(Option::is_some);
         *retry > self.steps.next.retry && !is_over
-    }
-
-    /// Whether this side has failed on the way forward. Nobody tries again what is superseded, so what it has made would stay for ever.
-    fn has_failure_to_undo(&self) -> bool {
-        self.takes_part() && self.steps.input.ledger.has_failed_forward()
-    }
-
-    /// It rolls back after all. It has recorded nothing since it failed, and is not silent for that.
-    fn undo_failure(&mut self, why: &Reason) {
-        let next = &mut self.steps.next;
-        (next.failed_in, next.completed) = (None, None);
-        next.observed = next.observed.map(|_| self.steps.input.now);
-        self.roll_back(why.reason, why.message.clone());
     }
 
     /// A side that has not failed follows by going on, or by being at its end. The others see that it allows the retry.

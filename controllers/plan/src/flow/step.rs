@@ -87,10 +87,6 @@ impl<'a, F: Flow> Steps<'a, F> {
     /// Why a row of another side will not be reached, if that is so.
     pub(super) fn trouble_of(&self, side: F::Side, step: F::Step) -> Option<Reason> {
         let (name, step, other) = (side.name(), step.name(), self.other(side));
-        // What has failed is undone after all where the flow is superseded.
-        if self.request.superseded.is_some() && other.is_some_and(LedgerOf::<F>::has_failed_forward) {
-            return None;
-        }
         // One that failed before this side was told to try again is going to be told as well.
         let has_failed =
             |ledger: &&LedgerOf<F>| ledger.phase == Phase::Failed && ledger.retry >= self.next.retry;

@@ -10,8 +10,9 @@ use crate::{
         context::{Context, destination},
         destination::{is_awake, own_id},
         effect::Effect,
-        observed::{DestinationFacts, FinalSnapshot, OwnerRecord, Workloads},
+        observed::{DestinationFacts, FinalSnapshot, OwnerRecord, TunnelClient, Workloads},
         standby::does_serve_from,
+        tunnel,
     },
 };
 
@@ -130,6 +131,17 @@ pub(super) fn are_controllers_fenced(context: &Context) -> Check {
 /// Whether the control plane has a tunnel to its Shoot that is awake.
 pub(super) fn has_tunnel(context: &Context) -> bool {
     is_awake(context) && !context.notes.tunnel_servers.is_empty()
+}
+
+/// A usual client that is not connected holds nothing up where there is no temporary one.
+pub(super) fn is_tunnel_moved(context: &Context) -> Check {
+    let temporary = context.at_destination().map(|facts| &facts.tunnel.temporary_client);
+    match temporary {
+        Some(TunnelClient::Absent) => {
+            Check::Met("no temporary client of the tunnel is in the Shoot".to_owned())
+        }
+        _ => tunnel::is_moved(context),
+    }
 }
 
 /// Of a hibernated Shoot, once nobody writes to the bucket of the source any more.

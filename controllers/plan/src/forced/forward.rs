@@ -165,6 +165,8 @@ pub(super) static FORWARD: &[Row<MigrationFlow>] = &[
         // A live migration that this one supersedes may have left a temporary client, which only an API of the Shoot can remove.
         after: &[Step::KubeControllersStarted],
         guard: forced::has_tunnel,
+        does: "No temporary client of the tunnel is left in the Shoot; one is deleted when the usual client has been ready for a minute.",
+        check: forced::is_tunnel_moved,
         ..tunnel::TUNNEL_MOVED
     },
     Row {

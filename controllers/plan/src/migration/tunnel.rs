@@ -28,7 +28,7 @@ pub(crate) const TUNNEL_MOVED: Row<MigrationFlow> = Row {
 };
 
 /// Servers of the source have ended before, so the usual client cannot be connected to them any more.
-fn is_moved(context: &Context) -> Check {
+pub(crate) fn is_moved(context: &Context) -> Check {
     destination(context, |facts| match (&facts.tunnel.client, &facts.tunnel.temporary_client) {
         (TunnelClient::Unknown(why), _) | (_, TunnelClient::Unknown(why)) => {
             Check::waiting("ShootUnreadable", format!("clients of the tunnel cannot be read: {why}"))

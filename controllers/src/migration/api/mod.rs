@@ -208,16 +208,6 @@ impl ControlPlaneMigration {
         matches!(phase, Some("Succeeded" | "RolledBack" | "Failed" | "Cancelled"))
     }
 
-    /// Whether a side has ended, and does nothing more when another migration goes on in place of this one. A side that has failed on the
-    /// way forward undoes then what it has made.
-    #[must_use]
-    pub fn has_nothing_left(&self, side: Side) -> bool {
-        let part = self.status.get(side.name());
-        let word = |field: &str| part.and_then(|part| part.get(field)?.as_str());
-        let is_undone = word("phase") == Some("Failed") && word("failedPhase") == Some("Running");
-        self.has_side_ended(side) && !is_undone
-    }
-
     /// Whether the destination may have served clients: from then on it holds what the source does not. Where its etcd was lost with
     /// the source before that, or another migration goes on in place of it, it rolls back all the same.
     #[must_use]

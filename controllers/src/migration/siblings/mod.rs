@@ -90,7 +90,7 @@ pub fn obstacle(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -
 #[must_use]
 pub fn may_give_way(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -> Option<String> {
     let leads_to_lost_seed = |other: &ControlPlaneMigration| {
-        let is_removed = other.has_nothing_left(Side::Destination);
+        let is_removed = other.has_side_ended(Side::Destination);
         has_same_seeds(other, own) && other.is_destination_lost() && !is_removed
     };
     let is_asked = |other: &&ControlPlaneMigration| {
@@ -170,9 +170,9 @@ fn may_go_on(one: &ControlPlaneMigration) -> bool {
 #[must_use]
 pub fn in_the_way(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -> Vec<SupersededMigration> {
     let is_in_the_way = |other: &&ControlPlaneMigration| {
-        let is_removed = other.has_nothing_left(Side::Destination)
+        let is_removed = other.has_side_ended(Side::Destination)
             || other.spec.destination_seed != own.spec.destination_seed;
-        let is_waited_for = !other.has_nothing_left(Side::Garden) || !is_removed;
+        let is_waited_for = !other.has_side_ended(Side::Garden) || !is_removed;
         let is_open = other.superseded_by().is_none() || is_waited_for;
         can_be_superseded(other, own) && may_go_on(other) && is_open
     };

@@ -229,14 +229,6 @@ fn superseded_one_is_in_the_way_until_it_is_removed_where_this_one_leads() {
     let failed = with(migration("o", "Classic", ("a", "c"), 4), "garden", json!({"phase": "Failed"}));
     assert_eq!(names(&in_the_way(&[failed], &own)), [("o", false)]);
     assert_eq!(in_the_way(&[with(in_garden("b"), "destination", ended.clone())], &own), []);
-    // What has failed on the way forward is undone once it is told; what has failed on the way back is not tried again.
-    for (phase, count) in [("Running", 1), ("RollingBack", 0)] {
-        let failed = json!({"phase": "Failed", "failedPhase": phase});
-        let destination = with(in_garden("b"), "destination", failed.clone());
-        assert_eq!(in_the_way(&[destination], &own).len(), count, "{phase}");
-        let garden = with(told("c"), "garden", failed);
-        assert_eq!(in_the_way(&[garden], &own).len(), count, "{phase}");
-    }
 }
 
 #[test]

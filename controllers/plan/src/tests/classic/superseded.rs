@@ -9,7 +9,7 @@ use crate::{
     classic::{PLAN, PLANS},
     flow::{Input, Plans, decide},
     forced,
-    ledger::{Phase, State},
+    ledger::Phase,
     migration::{MigrationFlow, Side, Step, effect::Effect, observed::Operation},
     named::Named,
     tests::{
@@ -78,19 +78,6 @@ impl Calm {
         panic!("{} is not started: {:?}", step.name(), self.ledgers);
     }
 
-    /// Garden and destination have failed where they stand, long ago.
-    fn fail(&mut self) {
-        for side in [Side::Garden, Side::Destination] {
-            let Some(ledger) = self.ledgers.get_mut(&side) else { continue };
-            for record in ledger.steps.values_mut().filter(|record| record.state == State::Running) {
-                record.state = State::Failed;
-            }
-            (ledger.phase, ledger.failed_in) = (Phase::Failed, Some(Phase::Running));
-            ledger.completed = Some(Time(self.clusters.now));
-        }
-        self.clusters.now += 7 * 24 * 3_600;
-    }
-
     /// Garden and destination work until they have nothing left to do; what they request.
     fn until_over(&mut self) -> Vec<Effect> {
         let (mut requested, mut quiet) = (Vec::new(), 0);
@@ -141,25 +128,6 @@ fn whatever_step_it_is_in_it_is_undone_without_the_source() {
         let is_foreign =
             |effect: &&Effect| matches!(effect, Effect::EnsureOwner { .. } | Effect::SwitchApiDns);
         assert_eq!(requested.iter().find(is_foreign), None, "{}", step.name());
-    }
-}
-
-/// Nobody tries it again, and what it has made must not stay.
-#[test]
-fn whatever_step_it_has_failed_in_it_is_undone_without_the_source() {
-    for step in early_steps() {
-        for first in [Side::Garden, Side::Destination] {
-            let mut calm = Calm::new(Kind::Awake);
-            calm.until_started(step);
-            calm.fail();
-            calm.is_superseded = true;
-            calm.pass(first);
-            calm.until_over();
-            let phases = [Side::Garden, Side::Destination].map(|side| calm.phase(side));
-            assert_eq!(phases, [Phase::RolledBack; 2], "{}: {:?}", step.name(), calm.ledgers);
-            assert_eq!(calm.clusters.destination.left(), [""; 0], "{}", step.name());
-            assert_eq!(calm.clusters.spec_seed, calm.clusters.from, "{}", step.name());
-        }
     }
 }
 
