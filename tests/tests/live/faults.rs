@@ -1,17 +1,16 @@
 //! Live migrations during which controllers are killed, the seeds do not reach each other, or an API server hangs.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
-use repot_tests::wait::until;
+use anyhow::{Result, ensure};
 use serde_json::Value;
 use tokio::time::sleep;
 
 use super::requests::Requests;
 use super::whole::{ensure_hidden, highly_available};
+use crate::migration::faults::{hang, kill_in_each_step};
 use crate::migration::forced::lost;
-use crate::migration::story::{self, DEADLINE};
+use crate::migration::story;
 use crate::migration::world::{SEEDS, Workload, World, run};
 use crate::migration::writer::Writer;
 
@@ -29,29 +28,10 @@ fn controllers_are_killed_as_each_step_begins_and_no_request_fails() {
         let apis = (0..4).map(|_| world.api()).collect::<Result<Vec<_>>>()?;
         let requests = Requests::start(apis);
         story::create_live(&world, "move", SEEDS).await?;
-        let (mut seen, mut kills) = (BTreeSet::new(), 0);
-        let migration = until("the migration to end", 3 * DEADLINE, async || {
-            let migration = story::read(&world, "move").await?;
-            if story::has_ended(&migration) {
-                return Ok(migration);
-            }
-            let running = story::running_steps(&migration["status"]);
-            if !running.is_subset(&seen) {
-                world.kill_controllers().await?;
-                kills += 1;
-            }
-            let text = format!("{running:?}");
-            seen.extend(running);
-            bail!("{text}")
-        })
-        .await?;
-        story::ensure_phase(&migration, "Succeeded")?;
-        ensure!(seen.len() >= STEPS, "controllers were killed in {seen:?} only");
-        println!(
-            "killed {kills} times, in {} steps: {}",
-            seen.len(),
-            requests.ensure_none_failed(1_000)?.summary()
-        );
+        let killed = kill_in_each_step(&world, "move").await?;
+        ensure!(killed.len() >= STEPS, "controllers were killed in {killed:?} only");
+        let summary = requests.ensure_none_failed(1_000)?.summary();
+        println!("killed in {} steps: {summary}", killed.len());
         world.ensure_moved(&before, SEEDS).await?;
         ensure_hidden(&world, SEEDS.1).await?;
         world.stop(SEEDS.1).await
@@ -116,15 +96,7 @@ fn api_server_of_a_seed_or_of_the_garden_that_hangs_for_a_minute_fails_no_reques
         for (side, step) in faults {
             story::create_live(&world, side, (from, to)).await?;
             story::until_started(&world, side, step).await?;
-            let cluster = match side {
-                "garden" => &story::garden_of(&world)?.cluster,
-                "source" => &world.landscape.seed(from)?.cluster,
-                _ => &world.landscape.seed(to)?.cluster,
-            };
-            cluster.apiserver_process().pause();
-            // The fault is what lasts; nothing is waited for.
-            sleep(LASTS).await;
-            cluster.apiserver_process().resume();
+            hang(&world, side, (from, to)).await?;
             let migration = story::until_end(&world, side).await?;
             let summary = requests.ensure_none_failed(1_000)?.summary();
             println!("{side}: {}, {summary}", migration["status"]["phase"]);

@@ -22,7 +22,7 @@ fn ten_control_planes_move_at_once_and_no_request_fails() {
     run(async |env| {
         let mut worlds = Vec::new();
         for at in 0..SHOOTS {
-            worlds.push(World::create(env, &format!("one-of-ten-{at}"), lean()).await?);
+            worlds.push(World::create(env, &format!("live-{at}"), with_one_api_server()).await?);
         }
         for world in &worlds {
             story::create_live(world, "move", SEEDS).await?;
@@ -36,7 +36,7 @@ fn ten_control_planes_move_at_once_and_no_request_fails() {
 }
 
 /// One kube-apiserver each, and one more while it moves.
-fn lean() -> ControlPlaneOptions {
+fn with_one_api_server() -> ControlPlaneOptions {
     ControlPlaneOptions { api_servers: 1, ..highly_available() }
 }
 

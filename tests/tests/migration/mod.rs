@@ -5,7 +5,7 @@ mod classic;
 pub mod departure;
 mod early;
 mod equality;
-mod faults;
+pub mod faults;
 pub mod faulty_seed;
 pub mod forced;
 mod gardenlet;

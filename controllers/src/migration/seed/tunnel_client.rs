@@ -127,7 +127,7 @@ pub async fn ensure(shoot: &Client, tunnel: &Tunnel, host: &str, migration: &str
     }
 }
 
-/// Deletes temporary clients.
+/// Deletes all temporary clients that `maker` has made in the namespace of the usual one. Their Pods have their grace period to end.
 ///
 /// # Errors
 /// [`Error::Write`]; the next pass goes on.
