@@ -8,6 +8,7 @@ mod carried;
 mod certificates;
 mod cluster;
 mod copies;
+mod found;
 mod guard;
 pub mod late;
 mod live;

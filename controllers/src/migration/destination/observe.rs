@@ -20,7 +20,9 @@ use repot_plan::{
 use super::{
     asked,
     bindings::{API_SERVER_ADDRESS, MEMBER_NAME_PREFIX, SEED_NAME, SeedFacts},
-    buckets, carried, copies, guard, live, machines, nodes,
+    buckets, carried, copies,
+    found::{self, Found},
+    guard, live, machines, nodes,
     objects::Objects,
     prepare::{self, is_made_by},
     remove, stored, tunnel,
@@ -38,8 +40,7 @@ use crate::{
         pass::{self, Observation},
         record,
         seed::{
-            api_record, etcd::Etcds, exposure, extensions, namespace, owner::OwnerRecordOf, read, shoot_api,
-            watch_caches, workloads::ControlPlane,
+            api_record, etcd::Etcds, exposure, extensions, owner::OwnerRecordOf, shoot_api, watch_caches,
         },
         siblings,
     },
@@ -79,21 +80,15 @@ async fn objects(
         seed_namespace: namespace.clone(),
     });
     let is_live = request.mode == MigrationMode::Live;
-    let asks_for_exposed = is_live || asked::extensions(ledger);
-    let (own_namespace, plane, etcds, exposed, all_records, found, jobs, address) = futures::try_join!(
-        namespace::find(seed, &namespace),
-        ControlPlane::read(seed, &namespace),
-        Etcds::read(seed, &namespace),
-        exposure::Exposed::read_if(asks_for_exposed, seed, &namespace, &context.exposer),
-        read::list::<DNSRecord>(seed, &namespace, ""),
-        extensions::read_if(asked::extensions(ledger), seed, &namespace, &request.uid),
-        copies::jobs(seed, &namespace),
+    let ((own_namespace, found), address) = futures::try_join!(
+        found::read(context, &namespace, request, ledger),
         prepare::api_address(seed, &namespace, API_SERVER),
     )?;
+    let Found { plane, etcds, exposed, records, extensions, jobs } = found;
     let state = state(context, key.as_ref(), &etcds, ledger).await?;
     let carried_etcd = state.as_ref().map(carried::main_etcd).transpose()?.flatten();
     let owner = etcds.main().and_then(|etcd| OwnerRecordOf::new(etcd).ok());
-    let (owners, others): (Vec<_>, Vec<_>) = all_records
+    let (owners, others): (Vec<_>, Vec<_>) = records
         .into_iter()
         .filter(|record| !exposure::is_one(record))
         .partition(|record| owner.as_ref().is_some_and(|owner| owner.is_of(record)));
@@ -112,7 +107,7 @@ async fn objects(
         api_records: others.into_iter().filter(api_record::is_one).collect(),
         owner_seen: owners.iter().map(seen).collect(),
         owner_record: owners.into_iter().next(),
-        extensions: found,
+        extensions,
         namespace,
         own_namespace,
         state,
