@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use repot_tests::wait::until;
 use serde_json::Value;
 use tokio::time::sleep;
 
@@ -10,7 +11,7 @@ use super::requests::Requests;
 use super::whole::{ensure_hidden, highly_available};
 use crate::migration::faults::{hang, kill_in_each_step};
 use crate::migration::forced::lost;
-use crate::migration::story;
+use crate::migration::story::{self, DEADLINE};
 use crate::migration::world::{SEEDS, Workload, World, run};
 use crate::migration::writer::Writer;
 
@@ -78,6 +79,38 @@ fn seeds_that_do_not_reach_each_other_for_a_minute_lose_no_write() {
     });
 }
 
+/// kube-apiservers of the source are about to stop, and most voters are there, so nobody can write at the destination. Those of the source
+/// start again while the seeds are still apart; members of the destination leave when they are not.
+#[test]
+#[ignore = "minutes, in make soak"]
+fn migration_is_aborted_while_the_seeds_do_not_reach_each_other() {
+    run(async |env| {
+        let world = World::create(env, "parted", highly_available()).await?;
+        let before = world.workload().await?;
+        let writer = Writer::start(world.api()?);
+        story::create_live(&world, "move", SEEDS).await?;
+        story::until_started(&world, "move", ("source", "SourceApiStopped")).await?;
+        let (cut, begun) = (world.landscape.wide.cut(), Instant::now());
+        let count = writer.acknowledged().len();
+        story::abort(&world, "move").await?;
+        until("writes while the seeds are apart", DEADLINE, async || {
+            let now = writer.acknowledged().len();
+            ensure!(now > count + 100, "{now} were acknowledged, {count} of them before");
+            Ok(())
+        })
+        .await?;
+        let silence = writer.longest_silence_since(begun);
+        println!("no write was acknowledged for {silence:?}");
+        drop(cut);
+        let migration = story::until_end(&world, "move").await?;
+        story::ensure_phase(&migration, "Cancelled")?;
+        let lost = lost(&world, &writer.acknowledged()).await?;
+        ensure!(lost.is_empty(), "{lost:?} were acknowledged and are lost");
+        ensure_as_before(&world, &before, SEEDS).await?;
+        world.stop(SEEDS.0).await
+    });
+}
+
 /// API servers of seeds and of the garden serve controllers alone: clients of the Shoot do not need them.
 #[test]
 #[ignore = "half an hour, in make soak"]
@@ -122,9 +155,13 @@ async fn ensure_ended(
         return Ok(true);
     }
     story::ensure_phase(migration, "RolledBack")?;
+    ensure_as_before(world, before, (from, to)).await?;
+    Ok(false)
+}
+
+async fn ensure_as_before(world: &World, before: &Workload, (from, to): (&str, &str)) -> Result<()> {
     let after = world.workload().await?;
     ensure!(*before == after, "before {before:?}, after {after:?}");
     world.ensure_gone(to).await?;
-    ensure_hidden(world, from).await?;
-    Ok(false)
+    ensure_hidden(world, from).await
 }

@@ -1,8 +1,9 @@
 //! The tunnel to the Shoot moves with the control plane: what kube-apiservers reach through it, they reach all the time.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use repot_tests::clientgo::ClientGo;
 use repot_tests::landscape::konnectivity::AGENT_NAMESPACE;
 use repot_tests::landscape::tunnel::{HOOKED, PING, SERVED};
@@ -15,6 +16,8 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use super::whole::{ensure_hidden, highly_available};
+use crate::migration::departure::{self, Departure};
+use crate::migration::faulty_seed::Fault;
 use crate::migration::story;
 use crate::migration::world::{SEEDS, World, run};
 
@@ -93,6 +96,42 @@ fn tunnel_is_as_before_when_a_migration_is_aborted() {
     });
 }
 
+/// The source dies when the Shoot has a temporary client. It is in the snapshot that a forced migration restores, and its name in DNS is gone.
+#[test]
+#[ignore = "minutes, in make soak"]
+fn temporary_client_is_removed_by_the_forced_migration_that_follows() {
+    run(async |env| {
+        let options = ControlPlaneOptions { tunnel: true, ..highly_available() };
+        let world = World::create(env, "orphan", options).await?;
+        story::create_live(&world, "there", SEEDS).await?;
+        story::until_reached(&world, "there", ("destination", "TunnelServes")).await?;
+        let clients = temporary_clients(&world).await?;
+        let [client] = clients.as_slice() else { bail!("one temporary client, not {clients:?}") };
+        departure::until_object_is_stored(&world, SEEDS.0, client).await?;
+        let fault = Fault::StandsStill;
+        let departure =
+            Departure { world: &world, name: "forced", seeds: SEEDS, fault, lasts: Duration::ZERO };
+        departure::leave(&[departure]).await?;
+        story::ensure_phase(&story::read(&world, "there").await?, "RolledBack")?;
+        ensure_usual_clients(&world).await?;
+        let mut load = start(env, &world)?;
+        println!("{}", load.answer().await?);
+        until("all operations to work", DEADLINE, async || {
+            let stats: Stats = serde_json::from_value(load.ask("stats").await?)?;
+            let is_used = |name: &&str| stats.operations.get(*name).is_some_and(|it| it.done >= LEAST / 10);
+            ensure!(OPERATIONS.iter().all(|name| is_used(name)), "{stats:?}");
+            Ok(())
+        })
+        .await?;
+        let stats: Stats = serde_json::from_value(load.ask("stop").await?)?;
+        ensure!(stats.operations.values().all(|it| it.failed == 0), "{stats:?}");
+        for name in ["there", "forced"] {
+            story::delete(&world, name).await?;
+        }
+        world.stop(SEEDS.1).await
+    });
+}
+
 fn start(env: &TestEnv, world: &World) -> Result<ClientGo> {
     let dir = env.make_dir("tunnel-load")?;
     let server = format!("https://{}", world.name().api_domain());
@@ -129,11 +168,17 @@ fn ensure_works(answer: Value, moves: u64) -> Result<()> {
 /// No Deployment in the Shoot says that a migration has made it.
 async fn ensure_usual_clients(world: &World) -> Result<()> {
     until("the temporary client to be gone", DEADLINE, async || {
-        let selector = "labelSelector=migration.gardener.cloud/made-by";
-        let path = format!("/apis/apps/v1/namespaces/{AGENT_NAMESPACE}/deployments?{selector}");
-        let all = world.api()?.get(&path).await?.ok()?;
-        ensure!(all["items"].as_array().is_some_and(Vec::is_empty), "{all}");
+        let clients = temporary_clients(world).await?;
+        ensure!(clients.is_empty(), "{clients:?}");
         Ok(())
     })
     .await
+}
+
+/// Deployments in the Shoot that say that a migration has made them.
+async fn temporary_clients(world: &World) -> Result<Vec<Value>> {
+    let selector = "labelSelector=migration.gardener.cloud/made-by";
+    let path = format!("/apis/apps/v1/namespaces/{AGENT_NAMESPACE}/deployments?{selector}");
+    let mut all = world.api()?.get(&path).await?.ok()?;
+    Ok(serde_json::from_value(all["items"].take())?)
 }

@@ -67,9 +67,14 @@ pub async fn leave(all: &[Departure<'_>]) -> Result<()> {
 /// Waits until a snapshot in the bucket of the source holds what has to be the same afterwards.
 async fn until_workload_is_stored(world: &World, seed: &str) -> Result<()> {
     let marker = world.api()?.get("/api/v1/namespaces/default/configmaps/marker").await?.ok()?;
-    let revision: i64 = marker["metadata"]["resourceVersion"].as_str().context("no version")?.parse()?;
+    until_object_is_stored(world, seed, &marker).await
+}
+
+/// Waits until a snapshot in the bucket of a seed holds an object of the Shoot.
+pub async fn until_object_is_stored(world: &World, seed: &str, object: &Value) -> Result<()> {
+    let revision: i64 = object["metadata"]["resourceVersion"].as_str().context("no version")?.parse()?;
     let store = backups(world, seed)?;
-    until("the marker to be stored", DEADLINE, async || {
+    until("the object to be stored", DEADLINE, async || {
         let stored = store.list().await?.iter().map(|one| one.name.last.0).max();
         ensure!(stored >= Some(revision), "up to {stored:?} of {revision} is stored");
         Ok(())
