@@ -37,6 +37,9 @@ pub struct ControlPlaneOptions {
     pub orphan_period: Duration,
     /// How long the record of the API may be cached, in seconds. Gardener's default is 120.
     pub api_ttl: u32,
+    /// From one question for the owner record to the next, and how long an answer may take, in seconds. Members that get none serve for as
+    /// long as both together. The default is as short as it can be on a machine that is busy: a query may take three seconds.
+    pub owner_check: (u32, u32),
     /// Whether kube-apiservers reach nodes, webhooks and aggregated APIs through a tunnel only, and nodes have a network of their own.
     pub tunnel: bool,
 }
@@ -60,6 +63,7 @@ impl Default for ControlPlaneOptions {
             pools,
             orphan_period: Duration::from_secs(10),
             api_ttl: 30,
+            owner_check: (2, 4),
             tunnel: false,
         }
     }

@@ -80,12 +80,17 @@ pub(super) fn etcds(plane: &ControlPlane, seed: &Seed) -> Vec<Value> {
     [(MAIN, main), (EVENTS, spec(EVENTS, 1))].map(|(name, spec)| carried(object(name, spec))).into()
 }
 
-/// The zone's own server is asked: what resolvers of the seed have kept does not count. As short as it can be while members answer in time on a machine that is busy: a query may take three seconds. The grace is the
-/// least that the kind accepts for this timeout.
+/// Seconds that etcd has to end.
+const STOP: u32 = 11;
+
+/// The zone's own server is asked: what resolvers of the seed have kept does not count. The grace is the least that the kind accepts for
+/// this timeout.
 fn owner_check(plane: &ControlPlane, seed: &Seed) -> Value {
+    let (interval, timeout) = plane.options.owner_check;
     json!({
         "name": plane.shoot.owner_domain(), "id": plane.owner_id(seed), "servers": [format!("ns:{ZONE}")],
-        "dnsCacheTTL": format!("{OWNER_TTL}s"), "interval": "2s", "timeout": "4s", "grace": "15s",
+        "dnsCacheTTL": format!("{OWNER_TTL}s"), "interval": format!("{interval}s"), "timeout": format!("{timeout}s"),
+        "grace": format!("{}s", timeout + STOP),
     })
 }
 
