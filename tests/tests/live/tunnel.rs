@@ -119,7 +119,7 @@ fn temporary_client_is_removed_by_the_forced_migration_that_follows() {
         until("all operations to work", DEADLINE, async || {
             let stats: Stats = serde_json::from_value(load.ask("stats").await?)?;
             let is_used = |name: &&str| stats.operations.get(*name).is_some_and(|it| it.done >= LEAST / 10);
-            ensure!(OPERATIONS.iter().all(|name| is_used(name)), "{stats:?}");
+            ensure!(OPERATIONS.iter().all(is_used), "{stats:?}");
             Ok(())
         })
         .await?;
