@@ -83,8 +83,7 @@ pub(super) fn etcds(plane: &ControlPlane, seed: &Seed) -> Vec<Value> {
 /// Seconds that etcd has to end.
 const STOP: u32 = 11;
 
-/// The zone's own server is asked: what resolvers of the seed have kept does not count. The grace is the least that the kind accepts for
-/// this timeout.
+/// The zone's own server is asked: what resolvers of the seed have kept does not count. The grace is the least that the kind accepts.
 fn owner_check(plane: &ControlPlane, seed: &Seed) -> Value {
     let (interval, timeout) = plane.options.owner_check;
     json!({

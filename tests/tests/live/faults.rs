@@ -101,6 +101,12 @@ fn migration_is_aborted_while_the_seeds_do_not_reach_each_other() {
         .await?;
         let silence = writer.longest_silence_since(begun);
         println!("no write was acknowledged for {silence:?}");
+        let stopped = ("destination", "DestinationStopped");
+        story::until_started(&world, "move", stopped).await?;
+        // The fault is what lasts: members of the destination cannot leave meanwhile.
+        sleep(LASTS).await;
+        let record = story::step(&world, "move", stopped).await?;
+        ensure!(record["state"] == "Running", "members have left a source that they do not reach: {record}");
         drop(cut);
         let migration = story::until_end(&world, "move").await?;
         story::ensure_phase(&migration, "Cancelled")?;

@@ -12,16 +12,17 @@ use super::whole::{ensure_hidden, highly_available};
 use crate::migration::story::{self, DEADLINE};
 use crate::migration::world::{SEEDS, Workload, World, run};
 
-/// Where more of them start at once than there are cores, etcds lose their quorum for want of time, and migrations roll back.
+/// How many control planes move at once on a machine with many cores.
 const MOST: usize = 10;
 /// From one request of a Shoot's client to the next.
 const PERIOD: Duration = Duration::from_millis(500);
 
 #[test]
-#[ignore = "half an hour, in make soak"]
+#[ignore = "minutes, in make soak"]
 fn control_planes_move_at_once_and_no_request_fails() {
     run(async |env| {
         let mut worlds = Vec::new();
+        // Where more of them move than there are cores, etcds lose their quorum for want of time, and migrations roll back.
         let count = std::thread::available_parallelism()?.get().clamp(2, MOST);
         for at in 0..count {
             worlds.push(World::create(env, &format!("live-{at}"), small()).await?);

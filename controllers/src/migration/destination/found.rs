@@ -1,13 +1,18 @@
 //! What a pass of the destination finds in the namespace of the control plane.
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::Namespace};
+use kube::ResourceExt;
 use repot_extension::kinds::DNSRecord;
-use repot_plan::migration::observed::{MigrationMode, MigrationRequest};
+use repot_plan::migration::{
+    Step,
+    observed::{MigrationMode, MigrationRequest},
+};
 
-use super::{asked, copies, prepare::is_made_by};
+use super::{asked, copies};
 use crate::migration::{
     context::Context,
     error::Result,
+    names::MADE_BY,
     overall::Ledger,
     seed::{etcd::Etcds, exposure, extensions, namespace, read, workloads::ControlPlane},
 };
@@ -29,8 +34,8 @@ pub struct Found {
     pub jobs: Vec<Job>,
 }
 
-/// The namespace, and what is in it. A rollback sees nothing in a namespace that another migration has made since: its workloads are not
-/// ours to stop. The namespace is read last, so that what was read before it is in this one, or is gone and no longer written.
+/// The namespace, and what is in it. A rollback sees nothing in a namespace that somebody else has made: its workloads are not ours to
+/// stop. The namespace is read last, so that what was read before it is in this one, or is gone and no longer written.
 ///
 /// # Errors
 /// [`Error::Read`](crate::migration::Error::Read).
@@ -52,11 +57,20 @@ pub async fn read(
         copies::jobs(seed, namespace),
     )?;
     let own_namespace = namespace::find(seed, namespace).await?;
-    let found = match &own_namespace {
-        Some(other) if ledger.phase.is_rollback() && !is_made_by(other, &request.uid) => Found::default(),
-        _ => Found { plane, etcds, exposed, records, extensions, jobs },
+    let is_foreign = own_namespace.as_ref().is_some_and(|found| is_foreign(found, &request.uid, ledger));
+    let found = match is_foreign && ledger.phase.is_rollback() {
+        true => Found::default(),
+        false => Found { plane, etcds, exposed, records, extensions, jobs },
     };
     Ok((own_namespace, found))
+}
+
+/// Whether somebody else has made a namespace. One that was prepared and has lost its label is still ours: what runs there is stopped.
+fn is_foreign(namespace: &Namespace, migration: &str, ledger: &Ledger) -> bool {
+    match namespace.labels().get(MADE_BY) {
+        Some(maker) => maker != migration,
+        None => !ledger.is_settled(Step::DestinationPrepared),
+    }
 }
 
 #[cfg(test)]
@@ -65,14 +79,14 @@ mod tests {
 
     use http::Request;
     use kube::client::{Body, Client};
-    use repot_plan::ledger::Phase;
+    use repot_plan::ledger::{Phase, Record, State};
     use serde_json::{Value, json};
 
     use super::*;
     use crate::{
         local_stores::LocalStores,
         metrics::Metrics,
-        migration::{api::ControlPlaneMigration, context::Seed, names::MADE_BY, request::request},
+        migration::{api::ControlPlaneMigration, context::Seed, request::request},
     };
 
     /// Answers of a seed that has a control plane in a namespace with these labels.
@@ -104,25 +118,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn rollback_leaves_a_namespace_alone_that_another_migration_has_made_since() {
+    async fn rollback_leaves_a_namespace_alone_that_somebody_else_has_made() {
         let migration = json!({
             "metadata": {"name": "m", "namespace": "n", "uid": "1-2"},
             "spec": {"shootRef": {"name": "s"}, "sourceSeed": "a", "destinationSeed": "b", "mode": "Live"},
         });
         let migration: ControlPlaneMigration = serde_json::from_value(migration).expect("a migration");
         let request = request(&migration, None);
-        let workloads = async |phase, labels: Value| {
-            let ledger = Ledger { phase, ..Ledger::default() };
+        let workloads = async |phase, prepared: State, labels: Value| {
+            let record = Record { state: prepared, ..Record::pending() };
+            let steps = [(Step::DestinationPrepared, record)].into();
+            let ledger = Ledger { phase, steps, ..Ledger::default() };
             let outcome = read(&context(&labels), "shoot--p--s", &request, &ledger).await;
             let (namespace, found) = outcome.expect("the seed answers");
             assert!(namespace.is_some());
             (found.plane.api().wanted.len(), found.jobs.len())
         };
-        let own = || json!({MADE_BY: "1-2"});
-        let later = || json!({MADE_BY: "3-4"});
-        assert_eq!(workloads(Phase::RollingBack, own()).await, (1, 1));
-        assert_eq!(workloads(Phase::Running, later()).await, (1, 1));
-        assert_eq!(workloads(Phase::RollingBack, later()).await, (0, 0));
-        assert_eq!(workloads(Phase::RollingBack, json!({})).await, (0, 0));
+        let (own, later) = (json!({MADE_BY: "1-2"}), json!({MADE_BY: "3-4"}));
+        let (back, prepared, pending) = (Phase::RollingBack, State::Succeeded, State::Pending);
+        assert_eq!(workloads(back, prepared, own).await, (1, 1));
+        assert_eq!(workloads(Phase::Running, prepared, later.clone()).await, (1, 1));
+        assert_eq!(workloads(back, prepared, later).await, (0, 0));
+        // Nobody knows who has made it: what this migration has prepared is stopped.
+        assert_eq!(workloads(back, pending, json!({})).await, (0, 0));
+        assert_eq!(workloads(back, prepared, json!({})).await, (1, 1));
     }
 }
