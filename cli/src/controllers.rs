@@ -1,6 +1,6 @@
 //! `repot controllers`: everything that reconciles.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
@@ -11,7 +11,7 @@ use repot_controllers::{
     etcd,
     local_stores::LocalStores,
     metrics::Metrics,
-    migration::{self, Exposer, GatewayKind, GatewayName, quarantine::QuarantineCommand},
+    migration::{self, Exposer, GardenOptions, GatewayKind, GatewayName, quarantine::QuarantineCommand},
     namespaces::Namespaces,
     server::{self, Readiness},
     shootstate::{self, metrics::StateMetrics},
@@ -65,6 +65,11 @@ pub struct Flags {
     /// credentials of the seed any more; then Machines are restored without the confirmation of a person.
     #[arg(long, value_name = "PROGRAM")]
     quarantine_command: Option<PathBuf>,
+    /// How many classic and live migrations may be under way at once from and to one seed; only in a garden [default: 10]
+    ///
+    /// Others wait, and begin in the order in which they were created. Forced migrations do not wait.
+    #[arg(long, value_name = "COUNT")]
+    max_migrations_per_seed: Option<NonZeroUsize>,
     /// Gateway of the Gateway API behind which other seeds reach members of etcds in a live migration [default: a load balancer each]
     ///
     /// It has listeners of protocol TLS, in mode Passthrough, at the client port of members, at their peer port, and 100 and 200 above
@@ -103,6 +108,9 @@ pub struct Flags {
 
 /// How long reconciles may go on after a signal: shorter than the 30 s after which the kubelet kills a Pod.
 const STOP_GRACE: Duration = Duration::from_secs(20);
+
+/// How many migrations one seed has at once, where nothing else is said.
+const MAX_PER_SEED: NonZeroUsize = NonZeroUsize::new(10).unwrap();
 
 /// Which cluster controllers act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -154,6 +162,10 @@ async fn control(
         flags.quarantine_command.as_ref().is_none_or(|program| program.is_absolute()),
         "--quarantine-command must be an absolute path"
     );
+    ensure!(
+        flags.scope == Scope::Garden || flags.max_migrations_per_seed.is_none(),
+        "--max-migrations-per-seed is for --scope garden"
+    );
     let local_stores = LocalStores::below(flags.local_store_path)?;
     let client = delegation::client(flags.kubeconfig.as_deref()).await?;
     let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
@@ -190,8 +202,11 @@ async fn control(
     let work = async {
         match (flags.scope, garden) {
             (Scope::Garden, _) => {
-                let quarantine = flags.quarantine_command.map(QuarantineCommand::new);
-                process.control_garden(flags.migrate_on_seed_change, quarantine).await;
+                let options = GardenOptions {
+                    quarantine: flags.quarantine_command.map(QuarantineCommand::new),
+                    max_per_seed: flags.max_migrations_per_seed.unwrap_or(MAX_PER_SEED),
+                };
+                process.control_garden(flags.migrate_on_seed_change, options).await;
             }
             (Scope::Seed, None) => process.control_seed(flags.image, flags.namespaces).await,
             (Scope::Seed, Some((garden, states))) => {
@@ -295,10 +310,10 @@ impl Process {
     }
 
     /// What the garden does for migrations.
-    async fn control_garden(&self, migrate_on_seed_change: bool, quarantine: Option<QuarantineCommand>) {
+    async fn control_garden(&self, migrate_on_seed_change: bool, options: GardenOptions) {
         let context = || {
             let (identity, metrics) = (self.identity.clone(), self.metrics.clone());
-            migration::Context::garden(self.client.clone(), identity, metrics, quarantine.clone())
+            migration::Context::garden(self.client.clone(), identity, metrics, options.clone())
         };
         let seed_changes = async {
             if migrate_on_seed_change {

@@ -1,6 +1,6 @@
 //! What all passes of one controller share.
 
-use std::time::Duration;
+use std::{num::NonZeroUsize, time::Duration};
 
 use kube::{Api, Client, ResourceExt};
 use repot_plan::migration::{Side, observed::MigrationMode};
@@ -12,6 +12,7 @@ use super::{
     quarantine::QuarantineCommand,
     seed::exposure::Exposer,
     source::last_answer::LastAnswers,
+    turns::Turns,
 };
 use crate::{
     events::EventPublisher, flow::Clients, local_stores::LocalStores, metrics::Metrics, reconciler::Settings,
@@ -34,6 +35,15 @@ pub struct Seed {
     pub exposer: Exposer,
 }
 
+/// What the operator of a garden has configured.
+#[derive(Clone, Debug)]
+pub struct GardenOptions {
+    /// The command that takes away the credentials of dead seeds, where there is one.
+    pub quarantine: Option<QuarantineCommand>,
+    /// How many classic and live migrations may be under way at once from and to one seed.
+    pub max_per_seed: NonZeroUsize,
+}
+
 /// What all passes of one controller share.
 pub struct Context {
     /// The garden, and the seed where the controller runs on one.
@@ -50,6 +60,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// In the garden: the command that takes away the credentials of dead seeds, where there is one.
     pub quarantine: Option<QuarantineCommand>,
+    /// In the garden: how many migrations a seed has at once.
+    pub turns: Turns,
     /// On a seed: how other seeds reach the members of an etcd.
     pub exposer: Exposer,
     /// On a seed: when API servers that are being stopped have answered last.
@@ -59,12 +71,7 @@ pub struct Context {
 impl Context {
     /// For the controller of the garden; `instance` is the name of this process in events.
     #[must_use]
-    pub fn garden(
-        garden: Client,
-        instance: String,
-        metrics: Metrics,
-        quarantine: Option<QuarantineCommand>,
-    ) -> Self {
+    pub fn garden(garden: Client, instance: String, metrics: Metrics, options: GardenOptions) -> Self {
         let events = EventPublisher::new(garden.clone(), MANAGER, Some(instance));
         let local_stores = LocalStores::default();
         Self {
@@ -74,7 +81,8 @@ impl Context {
             events,
             local_stores,
             metrics,
-            quarantine,
+            quarantine: options.quarantine,
+            turns: Turns::new(options.max_per_seed),
             exposer: Exposer::default(),
             last_answers: LastAnswers::default(),
         }
@@ -99,6 +107,7 @@ impl Context {
             local_stores,
             metrics,
             quarantine: None,
+            turns: Turns::default(),
             exposer: seed.exposer,
             last_answers: LastAnswers::default(),
         }

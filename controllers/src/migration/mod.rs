@@ -16,6 +16,7 @@
 //! | [`follow_up`] | what a destination does after a forced migration, until the source has ended |
 //! | [`quarantine`] | the command that takes away the credentials of a dead seed |
 //! | [`siblings`] | other migrations of the same Shoot |
+//! | [`turns`] | how many migrations a seed has at once |
 //! | [`names`] | names on objects |
 
 pub mod api;
@@ -36,6 +37,7 @@ pub mod request;
 pub mod seed;
 pub mod siblings;
 pub mod source;
+pub mod turns;
 
 use std::{sync::Arc, time::Duration};
 
@@ -48,7 +50,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{flow, reconciler};
 use api::ControlPlaneMigration;
-pub use context::{Context, Seed};
+pub use context::{Context, GardenOptions, Seed};
 use driver::Migration;
 pub use error::{Error, Result};
 pub use seed::exposure::{Exposer, GatewayKind, GatewayName};
@@ -61,12 +63,12 @@ const OUTAGE_LOOK: Duration = Duration::from_millis(400);
 const LATE_LOOK: Duration = Duration::from_secs(60);
 
 /// Runs the controller of one side of all migrations until `stop`.
-pub async fn run(context: Context, stop: CancellationToken) {
-    let context = Arc::new(context);
+pub async fn run(mut context: Context, stop: CancellationToken) {
     let all = Api::<ControlPlaneMigration>::all(context.garden_client().clone());
     let controller = Controller::new(all, watcher::Config::default());
+    context.turns.follow(controller.store());
     let settings = context.controller("controlplanemigration");
-    reconciler::run(settings, controller, reconcile, context, stop).await;
+    reconciler::run(settings, controller, reconcile, Arc::new(context), stop).await;
 }
 
 /// One pass of each side that this controller works on.

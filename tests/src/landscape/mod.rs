@@ -66,6 +66,8 @@ pub struct LandscapeOptions {
     pub garden: bool,
     /// Seeds in which members of etcds are behind one Gateway, and its kind; in others each has a load balancer of its own.
     pub gateways: Vec<(String, GatewayKind)>,
+    /// How many migrations one seed may have at once; `None` for the default of the product.
+    pub max_migrations_per_seed: Option<usize>,
 }
 
 /// A running landscape. Everything in it ends when it is dropped.
@@ -97,7 +99,12 @@ pub struct Shoot {
 
 impl Default for LandscapeOptions {
     fn default() -> Self {
-        Self { seeds: ["seed-a", "seed-b"].map(str::to_owned).into(), garden: true, gateways: Vec::new() }
+        Self {
+            seeds: ["seed-a", "seed-b"].map(str::to_owned).into(),
+            garden: true,
+            gateways: Vec::new(),
+            max_migrations_per_seed: None,
+        }
     }
 }
 
@@ -137,7 +144,9 @@ impl Landscape {
                     controllers::start_in_seed(garden, seed, flag.as_slice()).await
                 });
                 try_join_all(all).await?;
-                Some(Mutex::new(controllers::start_in_garden(env, garden, &[]).await?))
+                let flag =
+                    options.max_migrations_per_seed.map(|most| format!("--max-migrations-per-seed={most}"));
+                Some(Mutex::new(controllers::start_in_garden(env, garden, flag.as_slice()).await?))
             }
             None => None,
         };

@@ -46,7 +46,18 @@ pub async fn start_seed(env: &TestEnv) -> Result<Garden> {
     ])
     .await?;
     seed.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).await?.text()?;
+    until("the watch cache of ShootStates", DEADLINE, async || watch_list(&seed).await).await?;
     Ok(seed)
+}
+
+/// A kube-apiserver that has just begun to serve a kind lists it from etcd, and its watch cache begins later than that list:
+/// a watch from the version of the list is too old. A watch list is answered as soon as the cache is there.
+async fn watch_list(seed: &Garden) -> Result<()> {
+    let path = "/apis/core.gardener.cloud/v1alpha1/shootstates?watch=true&allowWatchBookmarks=true\
+                &sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1";
+    let answer = seed.api().get(path).await?;
+    ensure!(answer.status == 200, "{answer:?}");
+    Ok(())
 }
 
 fn open_crd(group: &str, plural: &str, kind: &str, scope: &str) -> Value {

@@ -15,7 +15,8 @@ use crate::{
 
 /// Rows in their order; each stands behind those that it waits for.
 pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
-    shared::SHOOT_IGNORED,
+    shared::TURN_TAKEN,
+    Row { after: &[Step::TurnTaken], ..shared::SHOOT_IGNORED },
     Row {
         // Before spec.seedName is written, on which gardenlet would begin a migration of its own.
         after: &[Step::ShootIgnored],

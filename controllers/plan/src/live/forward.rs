@@ -8,7 +8,8 @@ use crate::{
 
 /// Rows in their order; each stands behind those that it waits for.
 pub(super) static FORWARD: &[Row<MigrationFlow>] = &[
-    shared::SHOOT_IGNORED,
+    shared::TURN_TAKEN,
+    Row { after: &[Step::TurnTaken], ..shared::SHOOT_IGNORED },
     Row {
         after: &[Step::ShootIgnored],
         proof: Proof::HeldUntil(Step::SourceControllersStopped),

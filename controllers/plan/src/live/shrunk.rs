@@ -21,7 +21,8 @@ const fn committed(row: Row<MigrationFlow>) -> Row<MigrationFlow> {
 /// Rows in their order; each stands behind those that it waits for. The same steps as in the other table, but for the waits for the TTL,
 /// the tunnel and watch caches: nobody serves at the former address.
 pub(super) static SHRUNK: &[Row<MigrationFlow>] = &[
-    shared::SHOOT_IGNORED,
+    shared::TURN_TAKEN,
+    Row { after: &[Step::TurnTaken], ..shared::SHOOT_IGNORED },
     Row {
         after: &[Step::ShootIgnored],
         proof: Proof::HeldUntil(Step::MoveCommitted),

@@ -120,6 +120,30 @@ pub(crate) fn revoke_credentials(_: &Context) -> Vec<Effect> {
     vec![Effect::RevokeSourceCredentials]
 }
 
+/// From here on a migration that goes back writes the name of the source into `spec.seedName`, which somebody may have changed to ask for
+/// the migration.
+pub(crate) fn note_turn(_: &Context, notes: &mut Notes) {
+    notes.changed = true;
+}
+
+pub(crate) fn ensure_finalizer(context: &Context) -> Vec<Effect> {
+    let has_finalizer = context.observed.request.finalizer;
+    (!has_finalizer).then_some(Effect::EnsureFinalizer { present: true }).into_iter().collect()
+}
+
+pub(crate) fn is_turn_taken(context: &Context) -> Check {
+    garden(context, |facts| match obstacle(context, facts) {
+        Some(check) => check,
+        None if !context.observed.request.finalizer => {
+            Check::waiting("SettingFinalizer", "the finalizer is being set on the ControlPlaneMigration")
+        }
+        None => match &facts.queued {
+            Some(why) => Check::waiting("Queued", why.clone()),
+            None => Check::Met("it is the turn of this migration".to_owned()),
+        },
+    })
+}
+
 pub(crate) fn is_ignored(context: &Context) -> Check {
     garden(context, |facts| match obstacle(context, facts) {
         Some(check) => check,

@@ -50,6 +50,8 @@ pub struct GardenFacts {
     /// Name of another migration of this Shoot that has not ended and was created earlier; of two that were created in one second, the
     /// one with the smaller UID counts as earlier.
     pub other_migration: Option<String>,
+    /// Classic and live: which migrations begin before this one at a seed that has enough of them, in words.
+    pub queued: Option<String>,
     /// Forced: why this migration waits for a live one that is past its point of no return and may give way to it, in words.
     pub gives_way: Option<String>,
     /// A later migration of this Shoot that has not rolled back, if there is one.

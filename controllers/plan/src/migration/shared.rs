@@ -13,6 +13,15 @@ use super::{
 };
 use crate::flow::{OnFailure, Row, Timeout};
 
+pub(crate) const TURN_TAKEN: Row<MigrationFlow> = Row {
+    does: "The finalizer is on the ControlPlaneMigration. At either seed fewer migrations are under way than may be at once. Those that were created first begin first.",
+    timeout: A_DAY,
+    advice: "wait, or abort what is not urgent; --max-migrations-per-seed of the controllers in the garden says how many there may be",
+    on_start: garden::note_turn,
+    effects: garden::ensure_finalizer,
+    ..Row::new(Side::Garden, Step::TurnTaken, garden::is_turn_taken)
+};
+
 pub(crate) const SHOOT_IGNORED: Row<MigrationFlow> = Row {
     guard: ignored::is_asked_for,
     does: "The finalizer is on the ControlPlaneMigration. The Shoot has `shoot.gardener.cloud/ignore`, and a new generation.",

@@ -19,6 +19,8 @@ named_enum! {
     pub enum Step {
         /// Forced: migrations that this one supersedes have ended.
         OthersSuperseded,
+        /// Classic and live: not too many migrations have begun that lead from or to one of the seeds.
+        TurnTaken,
         /// gardenlet is told to leave the Shoot alone.
         ShootIgnored,
         /// Classic: no gardenlet reconciles the Shoot.

@@ -189,6 +189,16 @@ impl ControlPlaneMigration {
         matches!(reason, Some("OtherMayGoOn" | "SettingFinalizer" | "Superseding"))
     }
 
+    /// Whether the garden has let it begin.
+    #[must_use]
+    pub fn has_taken_turn(&self) -> bool {
+        // One that an earlier program has begun has no such step.
+        let is_begun = |step| self.step(Side::Garden, step).is_some_and(|step| step["state"] != "Pending");
+        let has_turn =
+            self.step(Side::Garden, Step::TurnTaken).is_some_and(|step| step["state"] == "Succeeded");
+        has_turn || is_begun(Step::MigrationRecorded)
+    }
+
     /// Whether the etcd of the source has lost ownership, so that a rollback gave it other volumes.
     #[must_use]
     pub fn has_ended_ownership(&self) -> bool {

@@ -54,6 +54,7 @@ pub async fn observe(
     let status = shoot.as_ref().map(|shoot| &shoot.status);
     let facts = GardenFacts {
         other_migration: siblings::obstacle(&others, migration),
+        queued: context.turns.why_queued(migration),
         gives_way: siblings::may_give_way(&others, migration),
         followed_by: siblings::follower(&others, migration),
         superseded: siblings::in_the_way(&others, migration),

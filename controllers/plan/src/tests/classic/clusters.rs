@@ -76,6 +76,8 @@ pub(super) struct Clusters {
     pub(super) trouble: DrawnFaults,
     pub(super) is_calm: bool,
     pub(super) abort_at: u64,
+    /// Until when other migrations go first.
+    pub(super) queued_until: u64,
     /// The abort does not ask whether it is granted.
     pub(super) is_forced: bool,
     pub(super) play: Option<Play>,
@@ -204,6 +206,7 @@ impl Model for Clusters {
             trouble: DrawnFaults::default(),
             is_calm,
             abort_at: NEVER,
+            queued_until: 0,
             is_forced: false,
             play: setup.script.map(Play::new),
             away_until: [0; 3],
@@ -277,7 +280,8 @@ impl Model for Clusters {
         };
         let destination = ledgers.get(&Side::Destination);
         let is_committed = destination.is_some_and(|ledger| ledger.is_started(Step::MoveCommitted));
-        self.run_people(is_committed);
+        let is_begun = ledgers.get(&Side::Garden).is_some_and(|ledger| ledger.notes.hibernated.is_some());
+        self.run_people(is_begun, is_committed);
         self.run_gardenlet();
         self.run_retries(ledgers);
         self.run_sites();

@@ -83,7 +83,7 @@ fn no_record_holds_both_the_commit_and_a_rollback() {
     let reached = of(Side::Source).take_while(|step| *step != Step::ExtensionsMigrated);
     let mut source = ledger(&reached.collect::<Vec<_>>(), 5_000);
     source.notes.final_snapshot = Some(snapshot);
-    let garden = [Step::ShootIgnored, Step::GardenletExcluded, Step::MigrationRecorded, Step::DestinationFit];
+    let garden = of(Side::Garden).take_while(|step| *step != Step::StatusMoved).collect::<Vec<_>>();
     let garden = ledger(&garden, clusters.now);
     let others = [(Side::Garden, garden), (Side::Source, source)];
     let now = repot_apimachinery::time::Time(clusters.now);

@@ -25,11 +25,11 @@ use repot_apimachinery::time::Time;
 
 use super::{
     rng::Rng,
-    sim::{Build, Ledgers, Model, ends, missed},
+    sim::{Build, Ledgers, Model, NEVER, ends, missed},
 };
 use crate::{
     classic::{PLAN, PLANS},
-    flow::{Input, LedgerOf, decide},
+    flow::{Abort, Input, LedgerOf, decide},
     ledger::{Phase, Record, State},
     migration::{
         MigrationFlow, Side, Step,
@@ -108,7 +108,7 @@ fn after_silence(limit: u64, committed: bool) -> LedgerOf<MigrationFlow> {
     let mut clusters = Clusters::new(Setup::of(Kind::Awake), Rng::new(1));
     clusters.now = 1_000 + limit + 1;
     let (observed, _) = clusters.observe(Side::Garden);
-    let own = ledger(&[Step::MigrationRecorded, Step::DestinationFit], clusters.now);
+    let own = ledger(&[Step::TurnTaken, Step::MigrationRecorded, Step::DestinationFit], clusters.now);
     let commit = [Step::MoveCommitted];
     let destination = ledger(if committed { &commit } else { &[] }, 1_000);
     // The source has done all that it can do.
@@ -166,6 +166,33 @@ fn a_migration_that_cannot_start_changes_nothing() {
     assert_eq!(found, (Phase::RolledBack, "AnotherMigration".to_owned()));
     let found = change(|facts| facts.status_seed = "seed-c".into());
     assert_eq!(found, (Phase::RolledBack, "NotAtSource".to_owned()));
+}
+
+#[test]
+fn a_migration_waits_for_its_turn_and_changes_nothing_meanwhile() {
+    let mut clusters = Clusters::new(Setup::of(Kind::Awake), Rng::new(1));
+    clusters.queued_until = NEVER;
+    let look = |clusters: &mut Clusters, own: &LedgerOf<MigrationFlow>, abort: Abort| {
+        let (mut observed, _) = clusters.observe(Side::Garden);
+        (observed.request.finalizer, observed.request.abort) = (true, abort);
+        let now = Time(clusters.now);
+        decide(&PLANS, &Input { side: Side::Garden, observed: &observed, ledger: own, others: &[], now })
+    };
+    let found = first(Side::Garden, &mut clusters, |observed| observed.request.finalizer = true);
+    assert_eq!((found.phase, &*found.reason), (Phase::Running, "Queued"));
+    assert!(found.message.contains("seed a has others"), "{}", found.message);
+    clusters.now += 10 * 3600;
+    let later = look(&mut clusters, &found, Abort::None);
+    let waits = later.records.expect("a sign of life");
+    assert_eq!((later.effects, waits.state(Step::ShootIgnored)), (Vec::new(), State::Pending));
+    let aborted = look(&mut clusters, &waits, Abort::Abort).records.expect("an end");
+    assert_eq!(aborted.phase, Phase::RollingBack);
+    clusters.queued_until = 0;
+    let begun = look(&mut clusters, &waits, Abort::None).records.expect("a turn");
+    assert_eq!(
+        (begun.state(Step::TurnTaken), begun.state(Step::ShootIgnored)),
+        (State::Succeeded, State::Running)
+    );
 }
 
 #[test]

@@ -62,6 +62,7 @@ fn listed(is_listed: bool) -> Vec<String> {
 fn garden(clusters: &Clusters) -> GardenFacts {
     GardenFacts {
         other_migration: None,
+        queued: (clusters.now < clusters.queued_until).then(|| "seed a has others".to_owned()),
         gives_way: None,
         followed_by: None,
         superseded: Vec::new(),

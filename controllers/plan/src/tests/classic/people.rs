@@ -56,10 +56,13 @@ pub(super) struct SetByHand {
 
 impl Clusters {
     /// What is due of the interference.
-    pub(super) fn run_people(&mut self, is_committed: bool) {
+    pub(super) fn run_people(&mut self, is_begun: bool, is_committed: bool) {
         while self.trouble.interference.last().is_some_and(|(at, _)| *at <= self.now) {
             let Some((_, what)) = self.trouble.interference.pop() else { return };
-            self.interfere(what, is_committed);
+            // gardenlet carries out what is asked of it while the migration waits for its turn.
+            if is_begun || !matches!(what, Interference::Hibernate) {
+                self.interfere(what, is_committed);
+            }
         }
     }
 

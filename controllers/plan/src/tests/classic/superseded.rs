@@ -118,7 +118,7 @@ fn whatever_step_it_is_in_it_is_undone_without_the_source() {
         assert_eq!(phases, [Phase::RolledBack; 2], "{}", step.name());
         assert_eq!(calm.clusters.destination.left(), [""; 0], "{}", step.name());
         // Before the migration is recorded, the last operation is that of gardenlet.
-        let is_recorded = !matches!(step, Step::ShootIgnored | Step::GardenletExcluded);
+        let is_recorded = !matches!(step, Step::TurnTaken | Step::ShootIgnored | Step::GardenletExcluded);
         let operation = if is_recorded { Operation::Former } else { Operation::Other };
         assert_eq!(calm.clusters.operation, operation, "{}", step.name());
         assert!(calm.clusters.is_ignored_as_before(), "{}", step.name());

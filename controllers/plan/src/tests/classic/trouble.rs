@@ -109,6 +109,7 @@ impl Clusters {
         self.gardenlet.ignored = if self.trouble.ignored_before { Ignored::ByOther } else { Ignored::No };
         self.destination.api_ready_at = dice.until(12, 8_000);
         self.destination.etcd.serves_at = dice.until(12, 8_000);
+        self.queued_until = dice.until(12, 8_000);
         self.zone.silent = dice.window(8);
         self.zone.read_only = dice.window(8);
         self.zone.lag = if dice.sometimes(30) { dice.rng.within(1, 120) } else { 0 };

@@ -48,6 +48,7 @@ pub(super) fn observe(world: &mut World, side: Side) -> Observed {
     let facts = match side {
         Side::Garden => Facts::Garden(Box::new(GardenFacts {
             other_migration: None,
+            queued: None,
             gives_way: None,
             followed_by: None,
             superseded: Vec::new(),

@@ -26,7 +26,7 @@ use crate::{
 const SCHEDULES: u64 = 1_000;
 const SOAK: u64 = 100_000;
 /// As many schedules as a fault may hide in.
-const HIDDEN: u64 = 2_000;
+const HIDDEN: u64 = 10_000;
 
 fn sound(case: Case) -> Build<World> {
     Build::new(case, &PLANS)

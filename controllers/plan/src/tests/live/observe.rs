@@ -60,6 +60,7 @@ fn garden(world: &World) -> GardenFacts {
     let entry = BackupEntrySeeds { spec: world.entry_seed.clone(), status: world.entry_seed.clone() };
     GardenFacts {
         other_migration: None,
+        queued: None,
         gives_way: None,
         followed_by: None,
         superseded: Vec::new(),
