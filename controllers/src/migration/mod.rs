@@ -57,6 +57,8 @@ pub use seed::exposure::{Exposer, GatewayKind, GatewayName};
 
 /// From one look at a migration that runs to the next, where nothing in the garden changes.
 const LOOK: Duration = Duration::from_secs(1);
+/// The same while other migrations go first.
+const QUEUED_LOOK: Duration = Duration::from_secs(10);
 /// The same while the API of the Shoot is away, at the side that it waits for.
 const OUTAGE_LOOK: Duration = Duration::from_millis(400);
 /// The same at the garden shortly after a migration has ended.
@@ -69,6 +71,15 @@ pub async fn run(mut context: Context, stop: CancellationToken) {
     context.turns.follow(controller.store());
     let settings = context.controller("controlplanemigration");
     reconciler::run(settings, controller, reconcile, Arc::new(context), stop).await;
+}
+
+/// How soon a side looks again.
+fn pause(migration: &ControlPlaneMigration, side: Side) -> Duration {
+    match (migration.does_outage_wait_for(side), migration.is_queued()) {
+        (true, _) => OUTAGE_LOOK,
+        (false, true) => QUEUED_LOOK,
+        (false, false) => LOOK,
+    }
 }
 
 /// One pass of each side that this controller works on.
@@ -86,7 +97,7 @@ async fn reconcile(cached: Arc<ControlPlaneMigration>, context: Arc<Context>) ->
         let migration = Migration { context: &context, side, plans, namespace, name };
         action = flow::reconcile(&migration).await?;
         if !cached.has_side_ended(side) {
-            action = Action::requeue(if cached.does_outage_wait_for(side) { OUTAGE_LOOK } else { LOOK });
+            action = Action::requeue(pause(&cached, side));
         } else if side == Side::Destination
             && let Some(pause) = follow_up::follow_up(&context, &cached).await?
         {

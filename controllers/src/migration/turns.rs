@@ -2,13 +2,13 @@
 //! etcds that it runs already. Others wait, in the order in which they were created.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     num::NonZeroUsize,
     sync::{Mutex, PoisonError},
 };
 
 use kube::{ResourceExt, runtime::reflector::Store};
-use repot_plan::migration::observed::MigrationMode;
+use repot_plan::migration::{Side, observed::MigrationMode};
 
 use super::api::ControlPlaneMigration;
 
@@ -54,33 +54,41 @@ impl Turns {
         all: &[&ControlPlaneMigration],
         limit: NonZeroUsize,
     ) -> Option<String> {
+        if !may_begin(own) {
+            return Some("it is paused, or goes back".to_owned());
+        }
         let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
         granted.retain(|uid| all.iter().any(|one| one.uid().as_ref() == Some(uid)));
         let queued = why_queued(own, all, limit, &granted);
-        // What is paused before it begins does not begin, and holds nobody up.
-        if queued.is_none() && own.spec.paused != Some(true) {
+        if queued.is_none() {
             granted.extend(own.uid());
         }
         queued
     }
 }
 
+/// Those that are under way come first, and then the oldest ones that both of their seeds have room for.
 fn why_queued(
     own: &ControlPlaneMigration,
     all: &[&ControlPlaneMigration],
     limit: NonZeroUsize,
     granted: &BTreeSet<String>,
 ) -> Option<String> {
-    let mut ahead: Vec<_> = all.iter().filter(|other| goes_before(other, own, granted)).collect();
-    ahead.sort_by_key(|other| (!has_begun(other, granted), age(other)));
-    let spec = &own.spec;
-    [&spec.source_seed, &spec.destination_seed].into_iter().find_map(|seed| {
-        let uses = |other: &ControlPlaneMigration| {
-            [&other.spec.source_seed, &other.spec.destination_seed].contains(&seed)
-        };
-        let names: Vec<String> = ahead.iter().filter(|other| uses(other)).map(|other| title(other)).collect();
-        (names.len() >= limit.get()).then(|| words(seed, &names, limit))
-    })
+    let is_other = |other: &&&ControlPlaneMigration| other.uid() != own.uid() && is_counted(other, granted);
+    let mut all: Vec<_> = all.iter().filter(is_other).copied().chain([own]).collect();
+    all.sort_by_key(|one| (!has_begun(one, granted), age(one)));
+    let mut used = BTreeMap::<&str, Vec<String>>::new();
+    for one in all {
+        let seeds = [&*one.spec.source_seed, &*one.spec.destination_seed];
+        let names = |seed: &str| used.get(seed).map(Vec::as_slice).unwrap_or_default();
+        let full = seeds.into_iter().find(|seed| names(seed).len() >= limit.get());
+        match full {
+            _ if one.uid() == own.uid() => return full.map(|seed| words(seed, names(seed), limit)),
+            Some(_) if !has_begun(one, granted) => {}
+            _ => seeds.into_iter().for_each(|seed| used.entry(seed).or_default().push(title(one))),
+        }
+    }
+    None
 }
 
 fn words(seed: &str, names: &[String], limit: NonZeroUsize) -> String {
@@ -99,19 +107,20 @@ fn title(one: &ControlPlaneMigration) -> String {
     format!("{}/{}", one.namespace().unwrap_or_default(), one.name_any())
 }
 
-/// Whether another migration is under way, or begins before this one.
-fn goes_before(
-    other: &ControlPlaneMigration,
-    own: &ControlPlaneMigration,
-    granted: &BTreeSet<String>,
-) -> bool {
-    // Of a seed that is lost no end is waited for.
-    let is_over = other.has_ended() || other.superseded_by().is_some() || other.continued_by().is_some();
-    let is_counted =
-        other.mode().or(other.gardenlet_mode()).is_some_and(|mode| mode != MigrationMode::Forced);
-    let is_held_up = other.spec.paused == Some(true) || other.metadata.deletion_timestamp.is_some();
-    let is_next = !is_held_up && age(other) < age(own);
-    other.uid() != own.uid() && is_counted && !is_over && (has_begun(other, granted) || is_next)
+/// Whether a migration is under way, or may begin.
+fn is_counted(one: &ControlPlaneMigration, granted: &BTreeSet<String>) -> bool {
+    let is_paced = one.mode().or(one.gardenlet_mode()).is_some_and(|mode| mode != MigrationMode::Forced);
+    let is_left = one.superseded_by().is_some() || one.continued_by().is_some();
+    // A seed that is dead moves nothing, and its part may never end.
+    let is_dead = [Side::Source, Side::Destination].into_iter().any(|side| one.is_silent(side));
+    let is_over = one.has_ended() || one.has_side_ended(Side::Garden) || is_left || is_dead;
+    is_paced && !is_over && (has_begun(one, granted) || may_begin(one))
+}
+
+/// What is paused, being deleted or aborted holds nobody up before it has begun.
+fn may_begin(one: &ControlPlaneMigration) -> bool {
+    let is_aborted = one.spec.abort.is_some() || one.phase() == Some("RollingBack");
+    one.spec.paused != Some(true) && one.metadata.deletion_timestamp.is_none() && !is_aborted
 }
 
 fn has_begun(one: &ControlPlaneMigration, granted: &BTreeSet<String>) -> bool {
@@ -165,7 +174,7 @@ mod tests {
         assert_eq!(held_up(&all, 2), [false, false, true]);
         assert_eq!(held_up(&all, 3), [false, false, false]);
         let words = queued(&all[2], &all, 1).expect("it waits");
-        assert_eq!(words, "seed a has at most 1 migrations at once, and these go first: n/m0, n/m1");
+        assert_eq!(words, "seed a has at most 1 migrations at once, and these go first: n/m0");
     }
 
     #[test]
@@ -179,8 +188,10 @@ mod tests {
     fn each_seed_counts_for_itself_in_both_directions() {
         let (there, back) = (begun(migration("there", ("a", "b"), 0)), migration("back", ("b", "c"), 1));
         assert!(queued(&back, &[there.clone(), back.clone()], 1).is_some_and(|why| why.contains("seed b")));
-        let apart = migration("apart", ("c", "d"), 1);
-        assert_eq!(queued(&apart, &[there, apart.clone()], 1), None);
+        let apart = migration("apart", ("c", "d"), 2);
+        assert_eq!(queued(&apart, &[there.clone(), apart.clone()], 1), None);
+        // One that waits for another seed does not take the place at this one.
+        assert_eq!(queued(&apart, &[there, back, apart.clone()], 1), None);
     }
 
     #[test]
@@ -192,6 +203,7 @@ mod tests {
             with(other(), "supersededBy", "f".into()),
             with(other(), "continuedBy", "f".into()),
             with(other(), "phase", "Failed".into()),
+            dead(other()),
         ] {
             assert_eq!(queued(&own, &[over], 1), None);
         }
@@ -201,6 +213,16 @@ mod tests {
         let mut paused = migration("other", SEEDS, 0);
         paused.spec.paused = Some(true);
         assert_eq!(queued(&own, &[paused], 1), None);
+        let aborted = with(migration("other", SEEDS, 0), "phase", "RollingBack".into());
+        assert_eq!(queued(&own, &[aborted], 1), None);
+    }
+
+    /// Its source has recorded nothing for an hour, and its garden has.
+    fn dead(one: ControlPlaneMigration) -> ControlPlaneMigration {
+        let mut garden = one.status["garden"].clone();
+        garden["observedTime"] = "2026-01-01T01:00:00Z".into();
+        let one = with(one, "garden", garden);
+        with(one, "source", json!({"observedTime": "2026-01-01T00:00:00Z"}))
     }
 
     #[test]
@@ -214,7 +236,7 @@ mod tests {
         assert_eq!(turns.ask(&old, &[&old], limit), None);
         let mut paused = migration("paused", ("c", "d"), 0);
         paused.spec.paused = Some(true);
-        assert_eq!(turns.ask(&paused, &[&paused], limit), None);
+        assert!(turns.ask(&paused, &[&paused], limit).is_some_and(|why| why.contains("paused")));
         let other = migration("other", ("c", "d"), 1);
         assert_eq!(turns.ask(&other, &[&paused, &other], limit), None);
     }

@@ -1,5 +1,7 @@
 //! Rows of the garden: the Shoot, and whether the destination is fit.
 
+use std::time::Duration;
+
 use super::{
     context::{Context, garden, none_left},
     effect::Effect,
@@ -8,7 +10,7 @@ use super::{
     observed::{BackupEntrySeeds, FormerOperation, GardenFacts, MigrationMode, Operation, Quarantine},
     step::Step,
 };
-use crate::ledger::Check;
+use crate::ledger::{Check, State};
 
 pub(crate) fn note_begin(context: &Context, notes: &mut Notes) {
     notes.changed = true;
@@ -49,7 +51,9 @@ fn obstacle(context: &Context, facts: &GardenFacts) -> Option<Check> {
     let other = name
         .map(|name| format!("{name} migrates this Shoot; create a new migration when that one has ended, from the seed that serves then"));
     let other = other.map(|message| Check::blocked("AnotherMigration", message));
-    let is_elsewhere = facts.status_seed != *source && !context.notes.changed;
+    // While it waits for its turn, somebody else may move the Shoot.
+    let has_begun = context.notes.changed && context.ledger.state(Step::TurnTaken) != State::Running;
+    let is_elsewhere = facts.status_seed != *source && !has_begun;
     other.or_else(|| {
         let message = format!("the Shoot is at seed {:?}, and not at spec.sourceSeed", facts.status_seed);
         is_elsewhere.then(|| Check::blocked("NotAtSource", message))
@@ -124,6 +128,12 @@ pub(crate) fn revoke_credentials(_: &Context) -> Vec<Effect> {
 /// the migration.
 pub(crate) fn note_turn(_: &Context, notes: &mut Notes) {
     notes.changed = true;
+}
+
+/// Whoever moves a thousand Shoots away from a seed waits for days.
+pub(crate) fn turn_limit(context: &Context) -> Duration {
+    let is_queued = context.at_garden().is_some_and(|facts| facts.queued.is_some());
+    Duration::from_secs(if is_queued { 7 * 24 * 3600 } else { 24 * 3600 })
 }
 
 pub(crate) fn ensure_finalizer(context: &Context) -> Vec<Effect> {
@@ -289,7 +299,9 @@ pub(crate) fn is_seed_name_restored(context: &Context) -> Check {
     let source = &context.observed.request.source_seed;
     let is_written = has_written_operation(context);
     garden(context, |facts| {
-        if facts.spec_seed != *source {
+        if has_been_moved(context, facts) {
+            Check::Met(format!("somebody else has moved the Shoot to seed {:?}", facts.status_seed))
+        } else if facts.spec_seed != *source {
             Check::waiting("RestoringSeedName", "spec.seedName of the Shoot is being written")
         } else if is_written && facts.operation != Operation::Former {
             Check::waiting("RecordingOperation", "status.lastOperation of the Shoot is being written")
@@ -300,9 +312,15 @@ pub(crate) fn is_seed_name_restored(context: &Context) -> Check {
     })
 }
 
+/// Whether the Shoot has left the source before this migration was recorded: what was written then is not taken back.
+fn has_been_moved(context: &Context, facts: &GardenFacts) -> bool {
+    let is_recorded = context.ledger.is_started(Step::MigrationRecorded);
+    !is_recorded && facts.status_seed != context.observed.request.source_seed
+}
+
 pub(crate) fn restore_seed_name(context: &Context) -> Vec<Effect> {
     let seed = context.observed.request.source_seed.clone();
-    match context.at_garden() {
+    match context.at_garden().filter(|facts| !has_been_moved(context, facts)) {
         // While the last operation is a migration that runs, the seed cannot be changed.
         Some(facts) if has_written_operation(context) && facts.operation != Operation::Former => {
             vec![Effect::EnsureOperation { operation: Operation::Former }]

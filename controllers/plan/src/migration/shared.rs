@@ -15,7 +15,7 @@ use crate::flow::{OnFailure, Row, Timeout};
 
 pub(crate) const TURN_TAKEN: Row<MigrationFlow> = Row {
     does: "The finalizer is on the ControlPlaneMigration. At either seed fewer migrations are under way than may be at once. Those that were created first begin first.",
-    timeout: A_DAY,
+    timeout: Timeout::Computed { text: "7 d while others go first, else 24 h", limit: garden::turn_limit },
     advice: "wait, or abort what is not urgent; --max-migrations-per-seed of the controllers in the garden says how many there may be",
     on_start: garden::note_turn,
     effects: garden::ensure_finalizer,

@@ -192,11 +192,20 @@ impl ControlPlaneMigration {
     /// Whether the garden has let it begin.
     #[must_use]
     pub fn has_taken_turn(&self) -> bool {
-        // One that an earlier program has begun has no such step.
-        let is_begun = |step| self.step(Side::Garden, step).is_some_and(|step| step["state"] != "Pending");
-        let has_turn =
-            self.step(Side::Garden, Step::TurnTaken).is_some_and(|step| step["state"] == "Succeeded");
-        has_turn || is_begun(Step::MigrationRecorded)
+        let steps = self.status.get(Side::Garden.name()).and_then(|part| part.get("steps")?.as_array());
+        // One that an earlier program has begun has other steps alone.
+        let is_begun = |step: &Value| match step["name"] == Step::TurnTaken.name() {
+            true => step["state"] == "Succeeded",
+            false => step["state"] != "Pending",
+        };
+        steps.is_some_and(|steps| steps.iter().any(is_begun))
+    }
+
+    /// Whether other migrations go first, as the garden says.
+    #[must_use]
+    pub fn is_queued(&self) -> bool {
+        let garden = self.status.get(Side::Garden.name());
+        garden.and_then(|part| part.get("reason")?.as_str()) == Some("Queued")
     }
 
     /// Whether the etcd of the source has lost ownership, so that a rollback gave it other volumes.
@@ -244,16 +253,26 @@ impl ControlPlaneMigration {
     /// The same of a destination that records nothing any more, while the garden does. One that goes on is not lost, whatever somebody
     /// confirms. One that has failed records nothing either, until the garden has followed a request to try again.
     fn is_destination_given_up(&self) -> bool {
-        let part = |side: Side, field: &str| self.status.get(side.name())?.get(field);
-        let observed = |side| part(side, "observedTime").and_then(Value::as_str).and_then(Time::parse);
-        let retry = |side| part(side, "retry").and_then(Value::as_u64).unwrap_or_default();
+        let retry = |side: Side| {
+            let part = self.status.get(side.name());
+            part.and_then(|part| part.get("retry")?.as_u64()).unwrap_or_default()
+        };
         let is_asked =
             !self.has_side_ended(Side::Destination) || retry(Side::Garden) > retry(Side::Destination);
-        let is_silent = match (observed(Side::Garden), observed(Side::Destination)) {
-            (Some(garden), Some(destination)) => garden.since(destination) >= SILENT,
-            _ => false,
+        self.is_silent(Side::Destination) && is_asked && self.may_give_destination_up()
+    }
+
+    /// Whether a side records nothing any more, while the garden does.
+    #[must_use]
+    pub fn is_silent(&self, side: Side) -> bool {
+        let observed = |side: Side| {
+            let part = self.status.get(side.name());
+            part.and_then(|part| part.get("observedTime")?.as_str()).and_then(Time::parse)
         };
-        is_silent && is_asked && self.may_give_destination_up()
+        match (observed(Side::Garden), observed(side)) {
+            (Some(garden), Some(other)) => garden.since(other) >= SILENT,
+            _ => false,
+        }
     }
 
     /// Whether `status.seedName` of the Shoot was set to the destination.
