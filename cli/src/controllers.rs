@@ -8,7 +8,7 @@ use kube::Client;
 use repot_apiserver::delegation;
 use repot_controllers::{
     election::Election,
-    etcd,
+    etcd, isolation,
     local_stores::LocalStores,
     metrics::Metrics,
     migration::{self, Exposer, GardenOptions, GatewayKind, GatewayName, quarantine::QuarantineCommand},
@@ -293,23 +293,23 @@ impl Process {
         let garden = fenced_client(self.term.clone(), garden);
         let (metrics, identity) = (self.metrics.clone(), self.identity.clone());
         let SeedOptions { name: seed_name, image, exposer } = own;
-        let seed = migration::Seed { client: self.client.clone(), name: seed_name.clone(), image, exposer };
-        let migrations = migration::Context::seed(
-            seed,
-            garden.clone(),
-            identity.clone(),
-            self.local_stores.clone(),
-            metrics.clone(),
-        );
+        let context = || {
+            let (client, name) = (self.client.clone(), seed_name.clone());
+            let seed = migration::Seed { client, name, image: image.clone(), exposer: exposer.clone() };
+            let (stores, metrics) = (self.local_stores.clone(), metrics.clone());
+            migration::Context::seed(seed, garden.clone(), identity.clone(), stores, metrics)
+        };
+        let (migrations, isolations) = (context(), context());
         let (seed, metrics) = (self.client.clone(), (metrics, states));
         let states = shootstate::controller::Context::new(seed, garden, seed_name, metrics, identity);
         tokio::join!(
             migration::run(migrations, self.stop.clone()),
+            isolation::run(isolations, self.stop.clone()),
             shootstate::controller::run(states, self.stop.clone())
         );
     }
 
-    /// What the garden does for migrations.
+    /// What the garden does for migrations and isolations.
     async fn control_garden(&self, migrate_on_seed_change: bool, options: GardenOptions) {
         let context = || {
             let (identity, metrics) = (self.identity.clone(), self.metrics.clone());
@@ -320,7 +320,12 @@ impl Process {
                 migration::garden::seed_change::run(context(), self.stop.clone()).await;
             }
         };
-        tokio::join!(migration::run(context(), self.stop.clone()), seed_changes);
+        tokio::join!(
+            migration::run(context(), self.stop.clone()),
+            isolation::run(context(), self.stop.clone()),
+            isolation::annotated::run(context(), self.stop.clone()),
+            seed_changes
+        );
     }
 }
 

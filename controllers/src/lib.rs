@@ -6,6 +6,7 @@
 //! | [`shootstate`] | what has to survive a seed into ShootStates |
 //! | [`workflow`] | EtcdBackup, EtcdRestore and EtcdMigration into steps on a HostedEtcd |
 //! | [`migration`] | ControlPlaneMigration into steps on a garden and two seeds |
+//! | [`isolation`] | ZoneIsolation into steps on a garden and a seed |
 //! | [`owner`] | what a person asks of an owner record into answers and changes |
 //! | [`history`] | migrations of a Shoot into text for a person |
 //! | [`flow`] | what the plan decides of any flow into records and effects |
@@ -28,6 +29,7 @@ pub mod etcd;
 pub mod events;
 pub mod flow;
 pub mod history;
+pub mod isolation;
 pub mod local_stores;
 pub mod members;
 pub mod metrics;

@@ -194,6 +194,17 @@ impl Outcome {
         Ok(self.set(name, Some(raw)))
     }
 
+    /// Removes a field that only this kind has.
+    ///
+    /// # Errors
+    /// When all kinds have that field.
+    pub fn without_field(self, name: &str) -> Result<Self, OutcomeError> {
+        if RESERVED.contains(&name) {
+            return Err(OutcomeError::Reserved(name.to_owned()));
+        }
+        Ok(self.set(name, None))
+    }
+
     fn set(mut self, name: &str, value: Option<RawJson>) -> Self {
         self.fields.retain(|(known, _)| known != name);
         self.fields.push((name.to_owned(), value));

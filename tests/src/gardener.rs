@@ -129,8 +129,11 @@ fn landscape() -> [Value; 4] {
 pub fn profile() -> Value {
     let zones = ["eu-1a", "eu-1b", "eu-1c"].map(|zone| json!({"name": zone}));
     let storage = json!({"class": "standard", "type": "default", "size": "20Gi"});
+    let ids = json!({"eu": {"local-eu-1a": "eu-1a", "local-eu-1b": "eu-1b", "local-eu-1c": "eu-1c"}});
+    let annotations = json!({"migration.gardener.cloud/zone-ids": ids.to_string()});
     json!({
-        "apiVersion": VERSION, "kind": "CloudProfile", "metadata": {"name": PROFILE},
+        "apiVersion": VERSION, "kind": "CloudProfile",
+        "metadata": {"name": PROFILE, "annotations": annotations},
         "spec": {
             "type": PROFILE, "kubernetes": {"versions": [{"version": "1.34.1"}]},
             "machineImages": [{"name": "local", "updateStrategy": "major", "versions": [

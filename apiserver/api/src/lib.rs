@@ -15,3 +15,4 @@ mod migration_side;
 pub mod names;
 pub mod shoot_state;
 pub mod workflow;
+pub mod zone_isolation;

@@ -6,6 +6,7 @@ use std::{fs, path::Path};
 use bytes::Bytes;
 use repot_api::{
     control_plane_migration, etcd_backup, etcd_migration, etcd_restore, hosted_etcd, shoot_state,
+    zone_isolation,
 };
 use repot_apimachinery::{
     document::Document,
@@ -41,6 +42,12 @@ const KINDS: &[(&Kind, Normalise, Validate, Validate)] = &[
         control_plane_migration::normalise,
         control_plane_migration::validate,
         control_plane_migration::validate_status,
+    ),
+    (
+        &zone_isolation::KIND_INFO,
+        zone_isolation::normalise,
+        zone_isolation::validate,
+        zone_isolation::validate_status,
     ),
 ];
 
@@ -324,6 +331,20 @@ fn workflows_keep_the_spec_they_were_begun_with() {
             r#"{"shootRef":{"name":"s"},"sourceSeed":"a","destinationSeed":"b"}"#,
             r#"{"shootRef":{"name":"t","uid":"2"},"sourceSeed":"a","destinationSeed":"b"}"#,
             &["spec.shootRef"],
+        ),
+        (
+            &zone_isolation::KIND_INFO,
+            zone_isolation::validate_change,
+            r#"{"shootRef":{"name":"s"},"isolatedZoneID":"a","expiresAt":"2026-05-01T06:30:00Z"}"#,
+            r#"{"shootRef":{"name":"s","uid":"2"},"isolatedZoneID":"a","drainTimeout":"2h"}"#,
+            &[],
+        ),
+        (
+            &zone_isolation::KIND_INFO,
+            zone_isolation::validate_change,
+            r#"{"shootRef":{"name":"s","uid":"1"},"isolatedZoneID":"a"}"#,
+            r#"{"shootRef":{"name":"s","uid":"2"},"isolatedZoneID":"b"}"#,
+            &["spec.isolatedZoneID", "spec.shootRef"],
         ),
         // A request to try again stands until a higher one.
         (

@@ -8,6 +8,7 @@ mod etcd_restore;
 mod hosted_etcd;
 mod shoot_state;
 pub mod strategy;
+mod zone_isolation;
 
 use repot_api::names;
 
@@ -29,6 +30,7 @@ pub enum Serve {
 const KINDS: &[(Serve, &Strategy)] = &[
     (Serve::Garden, &shoot_state::STRATEGY),
     (Serve::Garden, &control_plane_migration::STRATEGY),
+    (Serve::Garden, &zone_isolation::STRATEGY),
     (Serve::Seed, &hosted_etcd::STRATEGY),
     (Serve::Seed, &etcd_backup::STRATEGY),
     (Serve::Seed, &etcd_restore::STRATEGY),
@@ -74,12 +76,13 @@ mod tests {
         ];
         assert_eq!(served(Serve::Seed, names::CORE_GROUP), seed);
         let migrations = "controlplanemigrations.migration.gardener.cloud";
-        let garden = ["shootstates.core.gardener.cloud", migrations];
+        let isolations = "zoneisolations.migration.gardener.cloud";
+        let garden = ["shootstates.core.gardener.cloud", migrations, isolations];
         assert_eq!(served(Serve::Garden, names::CORE_GROUP), garden);
-        let garden = ["shootstates.migration.gardener.cloud", migrations];
+        let garden = ["shootstates.migration.gardener.cloud", migrations, isolations];
         assert_eq!(served(Serve::Garden, names::MIGRATION_GROUP), garden);
         let all = served(Serve::All, names::MIGRATION_GROUP);
-        assert_eq!((all.len(), all[0].as_str()), (6, "shootstates.migration.gardener.cloud"));
+        assert_eq!((all.len(), all[0].as_str()), (7, "shootstates.migration.gardener.cloud"));
     }
 
     #[test]

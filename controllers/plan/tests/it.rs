@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use golden::is_up_to_date;
-use repot_api::{control_plane_migration, etcd_backup, etcd_migration, etcd_restore};
+use repot_api::{control_plane_migration, etcd_backup, etcd_migration, etcd_restore, zone_isolation};
 use repot_apimachinery::time::Time;
 use repot_apimachinery::{document::Document, field::FieldError, json::Node, kind::Kind};
 use repot_etcd_core::{digest::Digest, snapshot::Revision, volumes::VolumeSet};
@@ -19,7 +19,7 @@ use repot_plan::{
         restore,
     },
     flow::{LedgerOf, Plans},
-    gardenlet,
+    gardenlet, isolation,
     ledger::{Phase, Record, State},
     migration::{
         Loss, MigrationFlow, Notes as MigrationNotes,
@@ -38,6 +38,7 @@ fn the_pages_are_what_the_tables_say() {
     is_up_to_date("docs/reference/gardenlet-migration.md", &render::gardenlet_migration());
     let page = "docs/reference/classic-gardenlet-migration.md";
     is_up_to_date(page, &render::classic_gardenlet_migration());
+    is_up_to_date("docs/reference/zone-isolation.md", &render::zone_isolation());
 }
 
 fn mk_notes() -> Notes {
@@ -209,6 +210,38 @@ fn a_ledger_of_a_migration_by_gardenlet_is_a_status_that_the_api_accepts() {
     assert_eq!(strict, [""; 0]);
     assert_eq!(control_plane_migration::validate_status(&document.body), []);
     assert_eq!(from_status(&gardenlet::PLANS, &side).expect("a ledger"), ledger);
+}
+
+/// The same of each side of an isolation.
+#[test]
+fn a_ledger_of_an_isolation_is_a_status_that_the_api_accepts() {
+    let notes = isolation::Notes {
+        begun: true,
+        zone_code: Some("eu-central-1a".into()),
+        machines: BTreeMap::from([("cpu".to_owned(), 6)]),
+        worker_changed: true,
+        subnet_seed: Some("seed-a".into()),
+        isolated: true,
+    };
+    let record =
+        Record { state: State::Running, reason: "Draining".into(), attempts: 1, ..Record::pending() };
+    let ledger = LedgerOf::<isolation::ZoneIsolationFlow> {
+        version: isolation::PLAN_VERSION,
+        phase: Phase::Running,
+        observed: Some(Time(60)),
+        steps: isolation::PLAN.steps().into_iter().map(|step| (step, record.clone())).collect(),
+        notes,
+        ..LedgerOf::<isolation::ZoneIsolationFlow>::default()
+    };
+    let side = to_status(&isolation::PLAN, &ledger);
+    assert_eq!(side["zoneCode"], "eu-central-1a");
+    let status = serde_json::json!({"garden": side, "seed": side});
+    let text = serde_json::json!({"metadata": {"name": "x"}, "spec": {}, "status": status}).to_string();
+    let (document, strict) =
+        Document::decode(&Bytes::from(text), &zone_isolation::KIND_INFO).expect("an object");
+    assert_eq!(strict, [""; 0]);
+    assert_eq!(zone_isolation::validate_status(&document.body), []);
+    assert_eq!(from_status(&isolation::PLANS, &side).expect("a ledger"), ledger);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What all passes of one controller share.
 
-use std::{num::NonZeroUsize, time::Duration};
+use std::{num::NonZeroUsize, sync::atomic::AtomicBool, time::Duration};
 
 use kube::{Api, Client, ResourceExt};
 use repot_plan::migration::{Side, observed::MigrationMode};
@@ -66,6 +66,8 @@ pub struct Context {
     pub exposer: Exposer,
     /// On a seed: when API servers that are being stopped have answered last.
     pub last_answers: LastAnswers,
+    /// In the garden: whether Shoots were found to have no `status.zoneIsolation`.
+    pub shows_no_isolation: AtomicBool,
 }
 
 impl Context {
@@ -85,6 +87,7 @@ impl Context {
             turns: Turns::new(options.max_per_seed),
             exposer: Exposer::default(),
             last_answers: LastAnswers::default(),
+            shows_no_isolation: AtomicBool::default(),
         }
     }
 
@@ -110,6 +113,7 @@ impl Context {
             turns: Turns::default(),
             exposer: seed.exposer,
             last_answers: LastAnswers::default(),
+            shows_no_isolation: AtomicBool::default(),
         }
     }
 
@@ -124,12 +128,12 @@ impl Context {
     }
 
     /// The client of the garden.
-    pub(super) fn garden_client(&self) -> &Client {
+    pub(crate) fn garden_client(&self) -> &Client {
         self.clients.garden().unwrap_or(self.clients.own())
     }
 
     /// The client of the cluster that this controller acts on.
-    pub(super) fn own_client(&self) -> &Client {
+    pub(crate) fn own_client(&self) -> &Client {
         self.clients.own()
     }
 
@@ -149,7 +153,7 @@ impl Context {
     }
 
     /// How the controller runs.
-    pub(super) fn controller(&self, name: &'static str) -> Settings {
+    pub(crate) fn controller(&self, name: &'static str) -> Settings {
         let metrics = self.metrics.clone();
         Settings { name, after_conflict: AFTER_CONFLICT, after_error: AFTER_ERROR, metrics }
     }

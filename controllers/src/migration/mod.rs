@@ -20,7 +20,7 @@
 //! | [`names`] | names on objects |
 
 pub mod api;
-mod clock;
+pub(crate) mod clock;
 pub mod context;
 pub mod destination;
 pub mod driver;

@@ -156,6 +156,21 @@ pub(super) const KINDS: &[KindSchema] = &[
         }),
     },
     KindSchema {
+        name: "SubnetIsolation",
+        plural: "subnetisolations",
+        short_names: &["si"],
+        scope: NAMESPACED,
+        columns: &[TYPE, ("Zone", ".spec.isolatedZoneID"), STATUS, AGE],
+        required: &["isolatedZoneID"],
+        spec: || {
+            json!({
+                "isolatedZoneID": string(), "region": string(), "secretRef": secret_ref(),
+                "infrastructureProviderStatus": raw(),
+            })
+        },
+        status: Some(nothing),
+    },
+    KindSchema {
         name: "Worker",
         plural: "workers",
         short_names: &[],
@@ -165,13 +180,13 @@ pub(super) const KINDS: &[KindSchema] = &[
         spec: || {
             json!({
                 "region": string(), "secretRef": secret_ref(), "sshPublicKey": bytes(), "pools": list(pool()),
-                "infrastructureProviderStatus": raw(),
+                "infrastructureProviderStatus": raw(), "isolatedZoneID": string(),
             })
         },
         status: Some(|| {
             json!({
                 "machineDeployments": list(machine_deployment()), "machineDeploymentsLastUpdateTime": time(),
-                "inPlaceUpdates": raw(),
+                "inPlaceUpdates": raw(), "isolatedZoneCode": string(),
             })
         }),
     },

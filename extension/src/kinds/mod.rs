@@ -1,6 +1,7 @@
 //! The kinds of `extensions.gardener.cloud/v1alpha1` as Rust types.
 //!
-//! Fields are those of Gardener 1.150. What providers define (`providerConfig`, `providerStatus`, `state`) and what belongs to
+//! Fields are those of Gardener 1.150, and those of GEP-21, which Gardener does not have yet: SubnetIsolation, and the isolated zone of a
+//! Worker. What providers define (`providerConfig`, `providerStatus`, `state`) and what belongs to
 //! other APIs is [`RawJson`](crate::raw::RawJson). Fields that a type does not know are lost when it is written, so change objects by
 //! patches.
 
@@ -11,6 +12,7 @@ mod dns;
 mod infrastructure;
 mod kind;
 mod node;
+mod subnet_isolation;
 mod worker;
 
 use std::fmt::Debug;
@@ -30,6 +32,7 @@ pub use control_plane::*;
 pub use dns::*;
 pub use infrastructure::*;
 pub use node::*;
+pub use subnet_isolation::*;
 pub use worker::*;
 
 /// Reference to a Secret by namespace and name.

@@ -27,9 +27,13 @@ extension_kind! {
         infrastructure_provider_status: RawJson,
         /// Public SSH key of nodes, as base64.
         ssh_public_key as "sshPublicKey": String,
+        /// The provider's ID of a zone that is left out (GEP-21). The zones of pools stay as they are: their index names MachineDeployments.
+        isolated_zone_id as "isolatedZoneID": String,
     }
     lists {}
     status {
+        /// The code that the zone in `spec.isolatedZoneID` has in the account of the Shoot (GEP-21).
+        isolated_zone_code: String,
         /// When the list of MachineDeployments changed last.
         machine_deployments_last_update_time: Time,
         /// Hashes of pools that are updated without new machines.

@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::*;
 use crate::kinds::{
     BackupBucket, BackupEntry, Cluster, ContainerRuntime, ControlPlane, DNSRecord, Extension, Infrastructure,
-    Network, OperatingSystemConfig, Worker,
+    Network, OperatingSystemConfig, SubnetIsolation, Worker,
 };
 
 fn rendered() -> String {
@@ -81,8 +81,9 @@ fn types_have_every_field_of_the_schemas() {
     is_lossless::<Infrastructure>();
     is_lossless::<Network>();
     is_lossless::<OperatingSystemConfig>();
+    is_lossless::<SubnetIsolation>();
     is_lossless::<Worker>();
-    assert_eq!(definitions().len(), 11);
+    assert_eq!(definitions().len(), 12);
 }
 
 #[test]
@@ -100,6 +101,7 @@ fn scopes_of_types_and_definitions_agree() {
         kind_in_namespace::<Infrastructure>(),
         kind_in_namespace::<Network>(),
         kind_in_namespace::<OperatingSystemConfig>(),
+        kind_in_namespace::<SubnetIsolation>(),
         kind_in_namespace::<Worker>(),
     ];
     expected.sort_unstable();

@@ -33,6 +33,8 @@ pub struct ControlPlaneOptions {
     pub api_servers: u32,
     /// The worker pools, each with so many machines; none is a Shoot without workers.
     pub pools: Vec<(String, u32)>,
+    /// Zones over which the machines of each pool are spread.
+    pub zones: Vec<String>,
     /// From one search for orphaned VMs to the next. Gardener's default is 15 minutes.
     pub orphan_period: Duration,
     /// How long the record of the API may be cached, in seconds. Gardener's default is 120.
@@ -61,6 +63,7 @@ impl Default for ControlPlaneOptions {
             etcd_members: 3,
             api_servers: 2,
             pools,
+            zones: vec!["eu-1a".to_owned()],
             orphan_period: Duration::from_secs(10),
             api_ttl: 30,
             owner_check: (2, 4),

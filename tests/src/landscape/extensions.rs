@@ -115,13 +115,14 @@ pub(super) fn after_api_server(plane: &ControlPlane) -> Vec<Value> {
     objects.into_iter().map(carried).collect()
 }
 
-/// The worker pools, each in one zone.
+/// The worker pools, each in all zones.
 pub(super) fn worker(plane: &ControlPlane) -> Value {
     let mut spec = in_region(plane);
     let pool = |(pool, machines): &(String, u32)| {
         json!({
             "name": pool, "machineType": "local", "machineImage": {"name": "local", "version": "1.0.0"},
-            "minimum": machines, "maximum": machines, "maxSurge": 1, "maxUnavailable": 0, "zones": ["eu-1a"],
+            "minimum": machines, "maximum": machines, "maxSurge": 1, "maxUnavailable": 0,
+            "zones": plane.options.zones,
             "userDataSecretRef": {"name": USER_DATA, "key": USER_DATA_KEY},
         })
     };

@@ -10,6 +10,7 @@ use repot_rules::watch::HomeCluster;
 use repot_webhook::manifests::{Reach, render};
 use serde_json::{Value, json};
 
+use super::control_plane::ControlPlaneOptions;
 use super::shoot::ShootName;
 use crate::access::Credential;
 use crate::garden::{Garden, GardenOptions};
@@ -144,10 +145,16 @@ impl GardenCluster {
     }
 
     /// Makes the Project, the Shoot in a seed and its BackupEntry, with the status that a gardenlet writes after creation.
-    pub async fn create_shoot(&self, shoot: &ShootName, seed: &str, pools: &[(String, u32)]) -> Result<()> {
+    pub async fn create_shoot(
+        &self,
+        shoot: &ShootName,
+        seed: &str,
+        options: &ControlPlaneOptions,
+    ) -> Result<()> {
         self.cluster.apply(&gardener::project(&shoot.project)).await?;
         let mut object = gardener::shoot(&shoot.project, &shoot.name);
-        let workers = pools.iter().map(|(pool, machines)| worker(pool, *machines));
+        let pools = &options.pools;
+        let workers = pools.iter().map(|(pool, machines)| worker(pool, *machines, &options.zones));
         object["spec"]["provider"]["workers"] = workers.collect::<Vec<_>>().into();
         if pools.is_empty() {
             object["spec"]["networking"] = json!({});
@@ -220,9 +227,9 @@ fn created() -> Value {
     json!({"status": {"observedGeneration": 1, "lastOperation": operation("Create", "Succeeded")}})
 }
 
-fn worker(pool: &str, machines: u32) -> Value {
+fn worker(pool: &str, machines: u32, zones: &[String]) -> Value {
     json!({
-        "name": pool, "minimum": machines, "maximum": machines, "maxSurge": 1, "zones": ["eu-1a"],
+        "name": pool, "minimum": machines, "maximum": machines, "maxSurge": 1, "zones": zones,
         "machine": {"type": "local", "image": {"name": "local"}},
     })
 }

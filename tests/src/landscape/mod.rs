@@ -182,7 +182,7 @@ impl Landscape {
         let nodes = Nodes::start(self.cloud.client(), context);
         let control_plane = ControlPlane::new(shoot, authorities, options);
         if let Some(garden) = &self.garden {
-            garden.create_shoot(&control_plane.shoot, seed, &control_plane.options.pools).await?;
+            garden.create_shoot(&control_plane.shoot, seed, &control_plane.options).await?;
         }
         let cluster = self.cluster_of(&control_plane.shoot, seed).await?;
         control_plane.deploy(self.seed(seed)?, &self.dns, &cluster).await?;

@@ -20,6 +20,7 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("EtcdRestore", "etcdrestores", "migration.gardener.cloud"),
     ("EtcdMigration", "etcdmigrations", "migration.gardener.cloud"),
     ("ControlPlaneMigration", "controlplanemigrations", "migration.gardener.cloud"),
+    ("ZoneIsolation", "zoneisolations", "migration.gardener.cloud"),
 ];
 
 #[test]

@@ -15,6 +15,7 @@ pub mod preflight;
 pub mod region_config;
 pub mod table;
 pub mod watch;
+pub mod zones;
 
 mod conditions;
 mod default;

@@ -109,7 +109,7 @@ pub(super) fn tables<F: Flow>(text: &mut String, plan: &Plan<F>) {
     table(text, plan.rollback, "Failed");
 }
 
-fn table<F: Flow>(text: &mut String, rows: &[Row<F>], back: &str) {
+pub(super) fn table<F: Flow>(text: &mut String, rows: &[Row<F>], back: &str) {
     text.push_str(
         "| step | side | after | what is done and waited for | counts | waits | on failure | what a person can do |\n\
          |---|---|---|---|---|---|---|---|\n",

@@ -3,12 +3,14 @@
 mod classic;
 mod etcd;
 mod gardenlet;
+mod isolation;
 
 use std::fmt::Write as _;
 
 pub use classic::{classic_migration, forced_migration, live_migration};
 pub use etcd::etcd_workflows;
 pub use gardenlet::{classic_gardenlet_migration, gardenlet_migration};
+pub use isolation::zone_isolation;
 
 use crate::{
     flow::{Flow, OnFailure, Proof, Row, Timeout},

@@ -8,6 +8,7 @@ mod deletion;
 mod example;
 mod forced;
 mod gardenlet;
+mod isolation;
 mod live;
 mod planted;
 mod published;

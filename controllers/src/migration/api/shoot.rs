@@ -85,6 +85,9 @@ pub struct ShootStatus {
     pub last_operation: Option<LastOperation>,
     /// How far a live migration is.
     pub live_migration: LiveMigration,
+    /// How far the isolation of a zone is (GEP-21); Gardener's own Shoots have no such field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone_isolation: Option<Value>,
 }
 
 /// How far a live migration is, as Gardener shows it.

@@ -12,12 +12,15 @@ use repot_plan::migration::observed::{
 use serde_json::Value;
 
 use super::{backup_entry, distance, ignored, live, objects::Objects, operation};
-use crate::migration::{
-    api::{ControlPlaneMigration, Shoot},
-    context::Context,
-    error::{Error, Result},
-    pass::{self, Observation},
-    siblings,
+use crate::{
+    isolation::siblings as isolations,
+    migration::{
+        api::{ControlPlaneMigration, Shoot},
+        context::Context,
+        error::{Error, Result},
+        pass::{self, Observation},
+        siblings,
+    },
 };
 
 /// Observes the garden.
@@ -43,10 +46,14 @@ pub async fn observe(
     };
     let seeds = [(&*spec.source_seed, source.as_ref()), (&*spec.destination_seed, destination.as_ref())];
     let refusals = match request.mode {
-        MigrationMode::Classic => refusals_between(seeds[0], seeds[1]),
+        MigrationMode::Classic => {
+            let isolation = isolations::refusal(context, migration).await?;
+            refusals_between(seeds[0], seeds[1]).into_iter().chain(isolation).collect()
+        }
         MigrationMode::Live => {
+            let isolation = isolations::refusal(context, migration).await?;
             let distant = distance::refusal(garden, migration, shoot.as_ref(), seeds).await?;
-            refusals_between(seeds[0], seeds[1]).into_iter().chain(distant).collect()
+            refusals_between(seeds[0], seeds[1]).into_iter().chain(distant).chain(isolation).collect()
         }
         // What the garden knows of a dead source is old.
         MigrationMode::Forced => refusals_of(seeds[1]),

@@ -24,6 +24,8 @@ pub struct CloudNetworks(Arc<Mutex<Inventory>>);
 #[derive(Debug, Default)]
 struct Inventory {
     networks: BTreeMap<String, Network>,
+    /// Zones that are cut off, with the ID of the rule, by Shoot.
+    isolated: BTreeMap<String, (String, String)>,
     counters: NetworkCounters,
 }
 
@@ -57,6 +59,22 @@ impl CloudNetworks {
         let inventory = self.0.lock();
         let found = inventory.networks.iter().filter(|(_, network)| network.cluster == cluster);
         found.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// The zone of a Shoot that is cut off, by its technical ID.
+    pub fn isolated_of(&self, cluster: &str) -> Option<String> {
+        self.0.lock().isolated.get(cluster).map(|(zone, _)| zone.clone())
+    }
+
+    /// Cuts a zone off, and gives the ID of the rule; the same one where it is cut off already.
+    pub(super) fn isolate(&self, cluster: &str, zone: &str) -> String {
+        let id = format!("acl-{cluster}-{zone}");
+        self.0.lock().isolated.insert(cluster.to_owned(), (zone.to_owned(), id.clone()));
+        id
+    }
+
+    pub(super) fn release(&self, cluster: &str) {
+        self.0.lock().isolated.remove(cluster);
     }
 
     /// Makes a network, and gives its state.

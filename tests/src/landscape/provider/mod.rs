@@ -8,6 +8,7 @@ mod dns_record;
 mod infrastructure;
 mod journal;
 mod small;
+mod subnet_isolation;
 mod worker;
 
 use kube::Client;
@@ -27,6 +28,7 @@ pub use infrastructure::{CloudNetworks, NetworkCounters};
 use journal::Log;
 pub use journal::{Call, Journal};
 use small::SmallProvider;
+use subnet_isolation::SubnetIsolationProvider;
 use worker::WorkerProvider;
 
 /// `spec.type` of the objects that the provider works on.
@@ -67,6 +69,8 @@ impl Providers {
         spawn(&mut tasks, client, DnsRecordProvider { dns: context.dns.clone(), log: log() });
         spawn(&mut tasks, client, InfrastructureProvider { networks: context.networks.clone(), log: log() });
         spawn(&mut tasks, client, WorkerProvider { log: log() });
+        let networks = context.networks.clone();
+        spawn(&mut tasks, client, SubnetIsolationProvider { networks, log: log() });
         spawn(&mut tasks, client, SmallProvider::<ControlPlane>::new(log()));
         spawn(&mut tasks, client, SmallProvider::<Network>::new(log()));
         spawn(&mut tasks, client, SmallProvider::<OperatingSystemConfig>::new(log()));

@@ -4,8 +4,9 @@
 
 mod api;
 mod migrate;
-mod render;
+pub(super) mod render;
 mod restore;
+mod scale;
 
 use std::time::Duration;
 
@@ -26,8 +27,8 @@ pub(super) struct WorkerProvider {
 }
 
 impl WorkerProvider {
-    /// Applies the deployments of all pools; one that exists keeps its replicas within the limits of the pool. Those of a hibernated Shoot
-    /// have none.
+    /// Applies the deployments of all pools; one that exists keeps its replicas within the limits of its zone. Those of a hibernated Shoot
+    /// have none. Zones grow before others shrink, so that an isolated zone is left when others have its machines.
     async fn apply(
         &self,
         worker: &Worker,
@@ -37,23 +38,33 @@ impl WorkerProvider {
         let api = MachineApi::new(context.client(), &worker.namespace().unwrap_or_default());
         let hibernated = context.cluster().map_or(Ok(false), Cluster::shoot_is_hibernated);
         let hibernated = hibernated.map_err(|error| Failure::new(error.to_string()))?;
-        let mut ranges = Vec::new();
-        for zone in render::zones(worker) {
-            let existing = api.deployments().get_opt(&zone.name).await.map_err(api::failed)?;
-            let existing =
-                existing.and_then(|found| i32::try_from(found.data["spec"]["replicas"].as_i64()?).ok());
-            let replicas = existing.or_else(|| state.replicas(&zone.name));
-            let within = |replicas: i32| replicas.clamp(zone.minimum, zone.maximum);
-            let replicas = if hibernated { 0 } else { replicas.map_or(zone.minimum, within) };
-            api.apply(api.deployments(), &zone.deployment(replicas)).await?;
-            ranges.push(MachineDeploymentRange {
-                name: zone.name.clone(),
-                minimum: zone.minimum,
-                maximum: zone.maximum,
-                ..MachineDeploymentRange::default()
-            });
+        let zones: Vec<_> = render::zones(worker).collect();
+        let existing = scale::Existing::read(&api, state).await?;
+        existing.note_totals(&api, worker).await?;
+        let wanted = |zone: &&render::Zone<'_>| if hibernated { 0 } else { existing.target(worker, zone) };
+        let (grow, shrink): (Vec<_>, Vec<_>) =
+            zones.iter().partition(|zone| wanted(zone) >= existing.replicas(&zone.name).unwrap_or_default());
+        for zone in &grow {
+            api.apply(api.deployments(), &zone.deployment(wanted(zone))).await?;
         }
-        Ok(Outcome::new().field("machineDeployments", &ranges)?)
+        if !shrink.is_empty() && !hibernated {
+            scale::wait_for(&api, &grow).await?;
+        }
+        for zone in &shrink {
+            api.apply(api.deployments(), &zone.deployment(wanted(zone))).await?;
+        }
+        let range = |zone: &render::Zone<'_>| MachineDeploymentRange {
+            name: zone.name.clone(),
+            minimum: zone.minimum,
+            maximum: zone.maximum,
+            ..MachineDeploymentRange::default()
+        };
+        let ranges: Vec<_> = zones.iter().map(range).collect();
+        let outcome = Outcome::new().field("machineDeployments", &ranges)?;
+        match render::isolated_zone(worker) {
+            Some(code) => Ok(outcome.field("isolatedZoneCode", &code)?),
+            None => Ok(outcome.without_field("isolatedZoneCode")?),
+        }
     }
 
     async fn apply_classes(&self, worker: &Worker, api: &MachineApi) -> Result<(), Failure> {

@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 
 use super::api::api_version;
 
+/// How IDs of zones begin in this cloud; the code of the zone follows.
+const ZONE_IDS: &str = "local-";
+
 /// One zone of a pool, which has a MachineClass and a MachineDeployment.
 pub(super) struct Zone<'a> {
     cluster: String,
@@ -20,19 +23,24 @@ pub(super) struct Zone<'a> {
     pub(super) maximum: i32,
 }
 
-/// All zones of all pools. As in Gardener they are numbered from 1, and machines are spread over them; the first ones get the rest.
-pub(super) fn zones(worker: &Worker) -> Vec<Zone<'_>> {
-    let of_pool = |pool| zones_of(worker, pool);
-    worker.spec.pools.iter().flat_map(of_pool).collect()
+/// All zones of all pools. As in Gardener they are numbered from 1, and machines are spread over them; the first ones get the rest. One that
+/// is isolated keeps its number, and gets none.
+pub(super) fn zones(worker: &Worker) -> impl Iterator<Item = Zone<'_>> {
+    worker.spec.pools.iter().flat_map(|pool| zones_of(worker, pool))
 }
 
 fn zones_of<'a>(worker: &'a Worker, pool: &'a WorkerPool) -> impl Iterator<Item = Zone<'a>> {
     let cluster = worker.namespace().unwrap_or_default();
-    let count = i32::try_from(pool.zones.len()).unwrap_or(i32::MAX);
-    (0..count).zip(&pool.zones).map(move |(index, zone)| {
-        let share = |all: i32| all / count + i32::from(index < all % count);
+    let isolated = isolated_zone(worker);
+    let count = pool.zones.iter().filter(|zone| isolated.as_ref() != Some(*zone)).count();
+    let count = i32::try_from(count).unwrap_or(i32::MAX);
+    let mut next = 0;
+    (1..).zip(&pool.zones).map(move |(number, zone): (usize, &String)| {
+        let (index, is_used) = (next, isolated.as_ref() != Some(zone));
+        next += i32::from(is_used);
+        let share = |all: i32| if is_used { all / count + i32::from(index < all % count) } else { 0 };
         Zone {
-            name: format!("{cluster}-{}-z{}", pool.name, index + 1),
+            name: format!("{cluster}-{}-z{number}", pool.name),
             cluster: cluster.clone(),
             region: &worker.spec.region,
             pool,
@@ -43,7 +51,27 @@ fn zones_of<'a>(worker: &'a Worker, pool: &'a WorkerPool) -> impl Iterator<Item 
     })
 }
 
+/// The code of the zone that is isolated. In this cloud the ID of `eu-1a` is `local-eu-1a`.
+pub(super) fn isolated_zone(worker: &Worker) -> Option<String> {
+    worker.spec.isolated_zone_id.as_deref().map(zone_of_id)
+}
+
+/// The code of the zone with an ID of this cloud.
+pub(in crate::landscape::provider) fn zone_of_id(id: &str) -> String {
+    id.strip_prefix(ZONE_IDS).unwrap_or(id).to_owned()
+}
+
 impl Zone<'_> {
+    /// The code of the zone.
+    pub(super) fn code(&self) -> &str {
+        self.zone
+    }
+
+    /// Name of its pool.
+    pub(super) fn pool_name(&self) -> &str {
+        &self.pool.name
+    }
+
     /// A new class for each change that needs new machines: its name ends with a hash of what machines are made of.
     fn class_name(&self) -> String {
         let image = self.pool.machine_image.as_ref();

@@ -45,9 +45,9 @@ impl MachineState {
         parsed.map_err(|error| Failure::new(format!("the state of the machines is unreadable: {error}")))
     }
 
-    /// Replicas of a MachineDeployment; `None` where the state does not have it.
-    pub(super) fn replicas(&self, deployment: &str) -> Option<i32> {
-        self.machine_deployments.get(deployment).map(|state| state.replicas)
+    /// Replicas of all MachineDeployments.
+    pub(super) fn all_replicas(&self) -> BTreeMap<String, i32> {
+        self.machine_deployments.iter().map(|(name, state)| (name.clone(), state.replicas)).collect()
     }
 }
 

@@ -1,0 +1,109 @@
+//! The isolation as a flow of the engine.
+
+use super::{
+    effect::Effect,
+    garden,
+    notes::Notes,
+    observed::{Facts, GardenFacts, Observed, SeedFacts},
+    seed,
+    step::{IsolationSide, Step},
+};
+use crate::{
+    flow::{Abort, Flow, LedgerOf, Request, StepContext},
+    ledger::{Check, Phase},
+};
+
+/// The isolation of a zone.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ZoneIsolationFlow {}
+
+/// What a row decides on.
+pub(super) type Context<'a> = StepContext<'a, ZoneIsolationFlow>;
+
+impl Flow for ZoneIsolationFlow {
+    type Side = IsolationSide;
+    type Step = Step;
+    type Observed = Observed;
+    type Notes = Notes;
+    type Effect = Effect;
+
+    const ABORT_FIELD: &'static str = "metadata.annotations";
+
+    /// What calls an isolation off is a row, and not an abort.
+    fn request(observed: &Observed) -> Request {
+        let request = &observed.request;
+        Request {
+            paused: false,
+            abort: Abort::None,
+            // What was cut off has to be undone also where the Shoot is gone.
+            abandoned: None,
+            superseded: None,
+            continued: request.continued.clone(),
+            retry: 0,
+            step_timeout: request.step_timeout,
+        }
+    }
+
+    fn cleanup(context: &StepContext<'_, Self>) -> Vec<Effect> {
+        match &context.observed.facts {
+            // Another isolation may go on from here.
+            Facts::Seed(_) if context.ledger.phase == Phase::Succeeded => seed::left_over(context),
+            Facts::Seed(_) => Vec::new(),
+            // With its finalizer the object goes, so that comes last.
+            Facts::Garden(_) => {
+                let tell = || garden::tell(context).or_else(|| finalizer(context));
+                garden::late_annotation(context).or_else(tell).into_iter().collect()
+            }
+        }
+    }
+
+    fn upkeep(context: &StepContext<'_, Self>) -> Vec<Effect> {
+        let tell = garden::tell(context);
+        garden::tell_place(context).into_iter().chain(tell).collect()
+    }
+
+    fn data_locations(notes: &Notes) -> String {
+        notes.zone_code.as_ref().map_or_else(String::new, |code| format!("zone {code}"))
+    }
+}
+
+/// The object stays until each side has ended, since it holds what they have left to undo.
+fn finalizer(context: &Context) -> Option<Effect> {
+    context.at_garden()?;
+    let is_over = |(_, other): &(IsolationSide, LedgerOf<ZoneIsolationFlow>)| other.phase.is_end();
+    let is_asked = context.observed.request.finalizer && context.others.iter().all(is_over);
+    is_asked.then_some(Effect::EnsureFinalizer { present: false })
+}
+
+impl Context<'_> {
+    /// What the garden observes, in its own controller.
+    pub(super) fn at_garden(&self) -> Option<&GardenFacts> {
+        match &self.observed.facts {
+            Facts::Garden(facts) => Some(facts),
+            Facts::Seed(_) => None,
+        }
+    }
+
+    /// What the seed observes, in its own controller.
+    pub(super) fn at_seed(&self) -> Option<&SeedFacts> {
+        match &self.observed.facts {
+            Facts::Seed(facts) => Some(facts),
+            Facts::Garden(_) => None,
+        }
+    }
+}
+
+/// Checks what the garden observes.
+pub(super) fn garden_check(context: &Context, check: impl Fn(&GardenFacts) -> Check) -> Check {
+    context.at_garden().map_or_else(of_another_side, check)
+}
+
+/// Checks what the seed observes.
+pub(super) fn seed_check(context: &Context, check: impl Fn(&SeedFacts) -> Check) -> Check {
+    context.at_seed().map_or_else(of_another_side, check)
+}
+
+/// A row of one side was asked about by the controller of another one: nothing is observed of it here.
+fn of_another_side() -> Check {
+    Check::waiting("NotObserved", "another side observes this")
+}

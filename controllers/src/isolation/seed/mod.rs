@@ -1,0 +1,9 @@
+//! What the seed observes of an isolation, and its effects as calls.
+
+mod act;
+mod machines;
+mod nodes;
+mod observe;
+
+pub use act::act;
+pub use observe::{Objects, observe};

@@ -1,0 +1,136 @@
+//! The Shoot of an isolation, and other isolations and migrations of it.
+
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::json;
+
+use super::{
+    api::{CONTINUED_BY, ZoneIsolation},
+    names::MANAGER,
+};
+use crate::{
+    errors::is_not_found,
+    migration::{
+        api::{ControlPlaneMigration, Shoot},
+        context::Context,
+        error::{Error, Result},
+    },
+};
+
+/// The Shoot of an isolation; `None` where there is none of its name.
+///
+/// # Errors
+/// [`Error::Read`].
+pub async fn shoot(context: &Context, isolation: &ZoneIsolation) -> Result<Option<Shoot>> {
+    let (namespace, name) = (isolation.namespace().unwrap_or_default(), &isolation.spec.shoot_ref.name);
+    let found = Api::<Shoot>::namespaced(context.garden_client().clone(), &namespace).get_opt(name).await;
+    found.map_err(Error::read(format!("Shoot {namespace}/{name}")))
+}
+
+/// Other isolations of the same Shoot that have not ended, and were created before.
+///
+/// # Errors
+/// [`Error::Read`].
+pub async fn earlier(context: &Context, own: &ZoneIsolation) -> Result<Vec<ZoneIsolation>> {
+    let namespace = own.namespace().unwrap_or_default();
+    let all = Api::<ZoneIsolation>::namespaced(context.garden_client().clone(), &namespace);
+    let found = all.list(&ListParams::default()).await;
+    let mut found = found.map_err(Error::read(format!("ZoneIsolations of {namespace}")))?.items;
+    found.retain(|other| is_in_the_way(other, own));
+    Ok(found)
+}
+
+fn is_in_the_way(other: &ZoneIsolation, own: &ZoneIsolation) -> bool {
+    let age = |one: &ZoneIsolation| (one.creation_timestamp(), one.uid());
+    other.spec.shoot_ref.name == own.spec.shoot_ref.name && age(other) < age(own) && !other.has_ended()
+}
+
+/// Whether an isolation goes on from where another one stands: the same zone is to be left again before it is used again.
+pub fn takes_over(own: &ZoneIsolation, other: &ZoneIsolation) -> bool {
+    other.spec.zone == own.spec.zone && other.is_failing_back()
+}
+
+/// Why a control plane cannot move by its source: a zone of the Shoot is isolated, or comes back.
+///
+/// # Errors
+/// [`Error::Read`].
+pub async fn refusal(context: &Context, migration: &ControlPlaneMigration) -> Result<Option<String>> {
+    let namespace = migration.namespace().unwrap_or_default();
+    let all = Api::<ZoneIsolation>::namespaced(context.garden_client().clone(), &namespace);
+    let found = match all.list(&ListParams::default()).await {
+        Err(error) if is_not_found(&error) => return Ok(None),
+        found => found.map_err(Error::read(format!("ZoneIsolations of {namespace}")))?.items,
+    };
+    let shoot = &migration.spec.shoot_ref.name;
+    let is_open = |one: &&ZoneIsolation| one.spec.shoot_ref.name == *shoot && !one.has_ended();
+    Ok(found.iter().find(is_open).map(|one| {
+        let (name, zone) = (one.name_any(), &one.spec.zone);
+        format!("ZoneIsolation {name} of zone {zone} has not ended; use the zone again, and wait for that")
+    }))
+}
+
+/// Name of a migration of the same Shoot that has not ended, if there is one.
+///
+/// # Errors
+/// [`Error::Read`].
+pub async fn migration(context: &Context, own: &ZoneIsolation) -> Result<Option<String>> {
+    let namespace = own.namespace().unwrap_or_default();
+    let all = Api::<ControlPlaneMigration>::namespaced(context.garden_client().clone(), &namespace);
+    let found = all.list(&ListParams::default()).await;
+    let found = found.map_err(Error::read(format!("ControlPlaneMigrations of {namespace}")))?.items;
+    let mut running = found.iter().filter(|one| {
+        let is_over = one.has_ended() || one.superseded_by().is_some() || one.continued_by().is_some();
+        one.spec.shoot_ref.name == own.spec.shoot_ref.name && !is_over
+    });
+    Ok(running.next().map(ResourceExt::name_any))
+}
+
+/// Writes into the status of earlier isolations that this one goes on from where they stand.
+///
+/// # Errors
+/// [`Error::Write`]; a conflict where one of them went on meanwhile. The next pass looks again.
+pub async fn take_over(context: &Context, own: &ZoneIsolation) -> Result<()> {
+    let namespace = own.namespace().unwrap_or_default();
+    let all = Api::<ZoneIsolation>::namespaced(context.garden_client().clone(), &namespace);
+    let earlier = earlier(context, own).await?;
+    for other in earlier.iter().filter(|other| takes_over(own, other) && other.continued_by().is_none()) {
+        let patch = json!({
+            "metadata": {"resourceVersion": other.resource_version()},
+            "status": {CONTINUED_BY: own.name_any()},
+        });
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let name = other.name_any();
+        let outcome = all.patch_status(&name, &params, &Patch::Merge(patch)).await;
+        outcome.map_err(Error::write(format!("go on from ZoneIsolation {name}")))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn isolation(name: &str, at: &str, status: &serde_json::Value) -> ZoneIsolation {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "uid": name, "creationTimestamp": at},
+            "spec": {"shootRef": {"name": "s"}, "isolatedZoneID": "z1"}, "status": status,
+        }))
+        .expect("an isolation")
+    }
+
+    #[test]
+    fn earlier_one_stands_in_the_way_until_both_sides_have_ended() {
+        let own = isolation("b", "2026-05-01T06:30:00Z", &json!({}));
+        let ended = |garden: &str, seed: &str| {
+            let status = json!({"garden": {"phase": garden}, "seed": {"phase": seed}, "phase": "Failback"});
+            isolation("a", "2026-05-01T06:29:00Z", &status)
+        };
+        assert!(is_in_the_way(&ended("Succeeded", "Running"), &own));
+        assert!(takes_over(&own, &ended("Succeeded", "Running")));
+        assert!(!is_in_the_way(&ended("Succeeded", "Failed"), &own));
+        assert!(!is_in_the_way(&own, &ended("Running", "Running")));
+        assert!(!takes_over(&own, &isolation("a", "2026-05-01T06:29:00Z", &json!({"phase": "Failover"}))));
+    }
+}

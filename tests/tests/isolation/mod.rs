@@ -1,0 +1,101 @@
+//! A zone of a Shoot is isolated, by real controllers: machines go to other zones, by the real machine-controller-manager, and come back.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use repot_tests::landscape::{ControlPlaneOptions, DEADLINE};
+use repot_tests::wait::until;
+use serde_json::{Value, json};
+
+use crate::migration::world::{SEEDS, World, run, small};
+
+const ANNOTATION: &str = "shoot.gardener.cloud/isolated-zone";
+const MERGE: &str = "application/merge-patch+json";
+/// ID and code of the zone.
+const ZONE: (&str, &str) = ("local-eu-1b", "eu-1b");
+const ZONES: [&str; 3] = ["eu-1a", "eu-1b", "eu-1c"];
+const ISOLATIONS: &str = "/apis/migration.gardener.cloud/v1alpha1/namespaces";
+const MACHINES: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces";
+
+fn in_three_zones() -> ControlPlaneOptions {
+    let zones = ZONES.map(str::to_owned).into();
+    ControlPlaneOptions { pools: vec![("worker-a".to_owned(), 3)], zones, ..small() }
+}
+
+#[test]
+#[ignore = "minutes, in make soak"]
+fn zone_is_left_and_used_again_and_no_machine_of_another_zone_ends() {
+    run(async |env| {
+        let world = World::create(env, "zonal", in_three_zones()).await?;
+        let before = machines(&world).await?;
+        ensure!(before.len() == 3, "{before:?}");
+        annotate(&world, &json!(ZONE.0)).await?;
+        until_shown(&world, ("Failover", "Done")).await?;
+        let during = machines(&world).await?;
+        let others = |all: &BTreeSet<(String, String)>| -> BTreeSet<String> {
+            all.iter().filter(|(_, zone)| zone != "z2").map(|(name, _)| name.clone()).collect()
+        };
+        ensure!(during.iter().all(|(_, zone)| zone != "z2"), "machines are in the zone: {during:?}");
+        ensure!(during.len() == 3, "{during:?}");
+        ensure!(others(&before).is_subset(&others(&during)), "before {before:?}, after {during:?}");
+        let cluster = world.name().technical_id();
+        let networks = &world.landscape.providers.networks;
+        ensure!(networks.isolated_of(&cluster).as_deref() == Some(ZONE.1), "the networks are not cut off");
+
+        annotate(&world, &Value::Null).await?;
+        until_shown(&world, ("Failback", "Done")).await?;
+        ensure!(networks.isolated_of(&cluster).is_none(), "the networks are cut off");
+        until("a machine in the zone", DEADLINE, async || {
+            let after = machines(&world).await?;
+            ensure!(after.iter().any(|(_, zone)| zone == "z2"), "{after:?}");
+            Ok(())
+        })
+        .await?;
+        // Machines that came in place of those of the zone may end again; no other one does.
+        let after = machines(&world).await?;
+        ensure!(after.len() == 3, "{after:?}");
+        ensure!(others(&after).is_subset(&others(&during)), "before {during:?}, after {after:?}");
+        world.stop(SEEDS.0).await
+    });
+}
+
+/// Machines of the Shoot, each with the end of the name of its MachineDeployment, which is the number of its zone.
+async fn machines(world: &World) -> Result<BTreeSet<(String, String)>> {
+    let path = format!("{MACHINES}/{}/machines", world.name().technical_id());
+    let all = world.landscape.seed(SEEDS.0)?.cluster.api().get(&path).await?.ok()?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let machine = |one: &Value| {
+        let zone = text(&one["metadata"]["labels"]["name"]);
+        (text(&one["metadata"]["name"]), zone.rsplit('-').next().unwrap_or_default().to_owned())
+    };
+    Ok(all["items"].as_array().into_iter().flatten().map(machine).collect())
+}
+
+async fn annotate(world: &World, zone: &Value) -> Result<()> {
+    let garden = world.landscape.garden.as_ref().context("there is no garden")?;
+    let shoot = world.name();
+    let path = format!(
+        "/apis/core.gardener.cloud/v1beta1/namespaces/{}/shoots/{}",
+        shoot.project_namespace(),
+        shoot.name
+    );
+    let patch = json!({"metadata": {"annotations": {ANNOTATION: zone}}});
+    garden.cluster.api().patch(&path, MERGE, &patch).await?.ok().map(drop)
+}
+
+/// Waits until the last ZoneIsolation of the Shoot says this.
+async fn until_shown(world: &World, (phase, status): (&str, &str)) -> Result<()> {
+    let garden = world.landscape.garden.as_ref().context("there is no garden")?;
+    let shoot = world.name();
+    let path = format!("{ISOLATIONS}/{}/zoneisolations", shoot.project_namespace());
+    until(&format!("{phase} to be {status}"), DEADLINE, async || {
+        let all = garden.cluster.api().get(&path).await?.ok()?;
+        let own = all["items"].as_array().into_iter().flatten();
+        let last = own.filter(|one| one["spec"]["shootRef"]["name"] == shoot.name.as_str()).next_back();
+        let found = &last.context("there is no ZoneIsolation")?["status"];
+        let is_there = found["phase"] == phase && found["status"] == status;
+        ensure!(is_there, "{} {}: {}", found["phase"], found["status"], found["message"]);
+        Ok(())
+    })
+    .await
+}
