@@ -1,11 +1,12 @@
 //! `repot history`: the migrations that a Shoot has been through.
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{io::Write, process::ExitCode};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use repot_controllers::history;
+
+use crate::garden::GardenFlags;
 
 /// Show the migrations that a Shoot has been through: outage, loss, and what a late snapshot holds.
 ///
@@ -21,12 +22,8 @@ pub struct Flags {
     /// Name of the Shoot
     #[arg(value_name = "SHOOT")]
     shoot: String,
-    /// kubeconfig of the garden [default: as kubectl finds it]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig [default: the current one]
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
+    #[command(flatten)]
+    garden: GardenFlags,
     /// Namespace of the Shoot [default: that of the context]
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
@@ -46,7 +43,7 @@ enum Output {
 
 /// Prints the migrations of the Shoot to standard output.
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
-    let client = connect(&flags).await?;
+    let client = flags.garden.connect().await?;
     let namespace = flags.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
     let found = history::read(&client, &namespace, &flags.shoot).await;
     let found = found.with_context(|| format!("failed to read the migrations of {namespace}"))?;
@@ -59,18 +56,4 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         eprintln!("repot: no migration of Shoot {} in namespace {namespace}", flags.shoot);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-async fn connect(flags: &Flags) -> anyhow::Result<kube::Client> {
-    let options = KubeConfigOptions { context: flags.context.clone(), ..KubeConfigOptions::default() };
-    let config = match &flags.kubeconfig {
-        Some(path) => {
-            let file = Kubeconfig::read_from(path);
-            let file = file.with_context(|| format!("failed to read {}", path.display()))?;
-            kube::Config::from_custom_kubeconfig(file, &options).await?
-        }
-        None if flags.context.is_some() => kube::Config::from_kubeconfig(&options).await?,
-        None => kube::Config::infer().await?,
-    };
-    kube::Client::try_from(config).context("failed to make a client of the garden")
 }

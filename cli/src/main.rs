@@ -7,8 +7,10 @@ mod controllers;
 mod dev;
 mod etcd_agent;
 mod example;
+mod garden;
 mod high_water;
 mod history;
+mod isolate;
 mod kubeconfig;
 mod limits;
 mod logging;
@@ -48,6 +50,7 @@ enum Role {
     Controllers(controllers::Flags),
     Owner(owner::Flags),
     History(history::Flags),
+    Isolate(isolate::Flags),
     WatchdogProxy(watchdog_proxy::Flags),
     Example(example::Flags),
 }
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
             Role::Controllers(flags) => controllers::run(flags).await.map(|()| ExitCode::SUCCESS),
             Role::Owner(flags) => owner::run(flags).await,
             Role::History(flags) => history::run(flags).await,
+            Role::Isolate(flags) => isolate::run(flags).await,
             Role::WatchdogProxy(flags) => watchdog_proxy::run(flags).await.map(|()| ExitCode::SUCCESS),
             Role::Example(flags) => example::run(flags).map(|()| ExitCode::SUCCESS),
         }

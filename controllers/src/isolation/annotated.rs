@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     api::{IsolationSpec, ZoneIsolation},
-    names::{ANNOTATED_BY, MANAGER},
+    names::{ANNOTATED_BY, BY_ANNOTATION, MANAGER},
 };
 use crate::{
     errors::{causes, is_conflict},
@@ -132,6 +132,7 @@ fn wanted(shoot: &Shoot, all: &[ZoneIsolation]) -> Option<ZoneIsolation> {
         metadata: ObjectMeta {
             name: Some(format!("{name}-{next}")),
             namespace: shoot.namespace(),
+            annotations: Some([(BY_ANNOTATION.to_owned(), "true".to_owned())].into()),
             ..ObjectMeta::default()
         },
         spec: IsolationSpec {

@@ -11,16 +11,20 @@
 //! | `record.rs` | ledgers as the status |
 //! | `siblings.rs` | other isolations and migrations of the same Shoot |
 //! | `annotated.rs` | a ZoneIsolation for each Shoot with the annotation |
+//! | `bulk.rs` | one zone of many Shoots, for a command of a user |
+//! | `seed_zone.rs` | what a zone of a seed touches |
 //! | `garden/`, `seed/` | what each side observes, and its effects as calls |
 
 pub mod annotated;
 pub mod api;
+pub mod bulk;
 mod driver;
 mod garden;
 mod names;
 mod record;
 mod request;
 mod seed;
+pub mod seed_zone;
 pub mod siblings;
 
 use std::{sync::Arc, time::Duration};

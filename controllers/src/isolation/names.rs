@@ -2,6 +2,8 @@
 
 /// On the ZoneIsolation until both sides have ended.
 pub const FINALIZER: &str = "migration.gardener.cloud/zone-isolation";
+/// On a ZoneIsolation that was created because the Shoot had the annotation.
+pub const BY_ANNOTATION: &str = "migration.gardener.cloud/by-annotation";
 /// UID of the ZoneIsolation that has set the annotation of a Shoot, as an annotation beside it.
 pub const ANNOTATED_BY: &str = "migration.gardener.cloud/isolated-by";
 /// ID of the zone for which a node was cordoned, as an annotation of the Node.

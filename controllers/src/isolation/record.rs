@@ -58,7 +58,7 @@ fn whole(isolation: &ZoneIsolation, ledgers: &[(IsolationSide, Ledger)], now: Ti
     let record = |step| ledgers.iter().find_map(|(_, ledger)| ledger.steps.get(&step));
     let notes = ledgers.iter().find(|(side, _)| *side == IsolationSide::Seed).map(|(_, it)| &it.notes);
     let was_isolated = notes.is_some_and(|notes| notes.isolated);
-    let limit = request::request(isolation, None).step_timeout;
+    let limit = request::request(isolation, None).limits();
     let (direction, progress) = shown::progress(record, was_isolated, (now, limit));
     let says = |ledger: &&(IsolationSide, Ledger)| !ledger.1.message.is_empty() && !ledger.1.phase.is_end();
     let teller = ledgers.iter().filter(says).max_by_key(|(side, ledger)| {

@@ -7,7 +7,10 @@ use repot_api::conditions::Reason;
 use repot_apimachinery::{duration, time::Time};
 use repot_plan::isolation::observed::{IsolationRequest, ShootLife};
 
-use super::{api::ZoneIsolation, names::FINALIZER};
+use super::{
+    api::ZoneIsolation,
+    names::{BY_ANNOTATION, FINALIZER},
+};
 use crate::migration::api::Shoot;
 
 /// From when on a step is shown as failed where nothing else is said.
@@ -25,6 +28,7 @@ pub fn request(isolation: &ZoneIsolation, shoot: Option<&Shoot>) -> IsolationReq
         zone: spec.zone.clone(),
         expires: spec.expires_at.as_deref().and_then(Time::parse),
         is_deleting: isolation.metadata.deletion_timestamp.is_some(),
+        by_annotation: isolation.annotations().contains_key(BY_ANNOTATION),
         finalizer: isolation.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
         shoot: shoot_life(isolation, shoot),
         continued: isolation.continued_by().map(|name| {

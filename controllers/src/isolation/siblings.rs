@@ -4,6 +4,7 @@ use kube::{
     Api, ResourceExt,
     api::{ListParams, Patch, PatchParams},
 };
+use repot_plan::migration::observed::MigrationMode;
 use serde_json::json;
 
 use super::{
@@ -71,7 +72,7 @@ pub async fn refusal(context: &Context, migration: &ControlPlaneMigration) -> Re
     }))
 }
 
-/// Name of a migration of the same Shoot that has not ended, if there is one.
+/// Name of a migration of the same Shoot that is under way, if there is one. One that waits for its turn waits for the isolation, too.
 ///
 /// # Errors
 /// [`Error::Read`].
@@ -82,7 +83,8 @@ pub async fn migration(context: &Context, own: &ZoneIsolation) -> Result<Option<
     let found = found.map_err(Error::read(format!("ControlPlaneMigrations of {namespace}")))?.items;
     let mut running = found.iter().filter(|one| {
         let is_over = one.has_ended() || one.superseded_by().is_some() || one.continued_by().is_some();
-        one.spec.shoot_ref.name == own.spec.shoot_ref.name && !is_over
+        let waits = one.mode().is_some_and(|mode| mode != MigrationMode::Forced) && !one.has_taken_turn();
+        one.spec.shoot_ref.name == own.spec.shoot_ref.name && !is_over && !waits
     });
     Ok(running.next().map(ResourceExt::name_any))
 }

@@ -63,14 +63,18 @@ pub fn machines(pools: &[Pool], code: &str) -> BTreeMap<String, u32> {
     using.map(|pool| (pool.name.clone(), pool.wanted())).collect()
 }
 
-/// Pools whose other zones do not have as many machines yet as the pool had in all zones, in words.
+/// Pools whose other zones have not taken over what the pool had in all zones, in words.
 #[must_use]
 pub fn missing(pools: &[Pool], code: &str, before: &BTreeMap<String, u32>) -> Vec<String> {
     let missing = |pool: &Pool| {
+        let (name, left) = (&pool.name, pool.wanted_in(code));
+        if left > 0 {
+            return Some(format!("pool {name}: {left} machines are wanted in the zone"));
+        }
         // A pool that was made smaller meanwhile needs fewer.
-        let needed = before.get(&pool.name).copied().unwrap_or_default().min(pool.maximum);
+        let needed = before.get(name).copied().unwrap_or_default().min(pool.wanted());
         let available = pool.available_beside(code);
-        (available < needed).then(|| format!("pool {}: {available} of {needed} machines", pool.name))
+        (available < needed).then(|| format!("pool {name}: {available} of {needed} machines"))
     };
     pools.iter().filter_map(missing).collect()
 }
@@ -105,7 +109,10 @@ mod tests {
         let before = machines(&[pool(6, &[("a", 2), ("b", 2), ("c", 2)])], "b");
         assert_eq!(before, BTreeMap::from([("cpu".to_owned(), 6)]));
         let half = pool(6, &[("a", 3), ("b", 2), ("c", 2)]);
-        assert_eq!(missing(&[half], "b", &before), ["pool cpu: 5 of 6 machines"]);
+        assert_eq!(missing(&[half], "b", &before), ["pool cpu: 2 machines are wanted in the zone"]);
+        let mut late = pool(6, &[("a", 3), ("b", 0), ("c", 3)]);
+        late.zones[0].available = 2;
+        assert_eq!(missing(&[late], "b", &before), ["pool cpu: 5 of 6 machines"]);
         assert_eq!(missing(&[pool(6, &[("a", 3), ("b", 0), ("c", 3)])], "b", &before), [""; 0]);
         assert_eq!(missing(&[pool(4, &[("a", 2), ("b", 0), ("c", 2)])], "b", &before), [""; 0]);
     }

@@ -1,10 +1,12 @@
 //! The isolation as a flow of the engine.
 
+use repot_api::conditions::Reason;
+
 use super::{
     effect::Effect,
     garden,
     notes::Notes,
-    observed::{Facts, GardenFacts, Observed, SeedFacts},
+    observed::{Facts, GardenFacts, Observed, SeedFacts, ShootLife},
     seed,
     step::{IsolationSide, Step},
 };
@@ -35,8 +37,7 @@ impl Flow for ZoneIsolationFlow {
         Request {
             paused: false,
             abort: Abort::None,
-            // What was cut off has to be undone also where the Shoot is gone.
-            abandoned: None,
+            abandoned: never_placed(observed),
             superseded: None,
             continued: request.continued.clone(),
             retry: 0,
@@ -65,6 +66,17 @@ impl Flow for ZoneIsolationFlow {
     fn data_locations(notes: &Notes) -> String {
         notes.zone_code.as_ref().map_or_else(String::new, |code| format!("zone {code}"))
     }
+}
+
+/// What was cut off has to be undone also where the Shoot is gone. Nothing was, where no seed has ever taken part.
+fn never_placed(observed: &Observed) -> Option<Reason> {
+    let Facts::Garden(facts) = &observed.facts else { return None };
+    let request = &observed.request;
+    let is_removed = request.by_annotation && facts.annotation.is_none();
+    let is_off = request.shoot != ShootLife::Kept || request.is_deleting || is_removed;
+    let is_nowhere = facts.told_place.is_none() && facts.place.is_none();
+    (is_off && is_nowhere)
+        .then(|| Reason::new("NeverPlaced", "no seed has ever had the control plane".to_owned()))
 }
 
 /// The object stays until each side has ended, since it holds what they have left to undo.

@@ -19,6 +19,9 @@ pub(super) fn is_recorded(context: &Context) -> Check {
         None if !request.finalizer => {
             Check::waiting("SettingFinalizer", "the finalizer is being set on the ZoneIsolation")
         }
+        None if facts.place.is_none() => {
+            Check::waiting("NoSeed", "no seed has the control plane of the Shoot")
+        }
         None if facts.annotation.is_none() => {
             Check::waiting("Annotating", "the annotation of the Shoot is being set")
         }
@@ -48,7 +51,8 @@ fn why_over(context: &Context, facts: &GardenFacts) -> Option<String> {
     let request = &context.observed.request;
     let is_expired = request.expires.is_some_and(|expires| context.now >= expires);
     let is_other = facts.annotation.as_ref().is_some_and(|zone| *zone != request.zone);
-    let is_removed = facts.annotation.is_none() && context.is_settled(Step::IsolationRecorded);
+    let was_there = request.by_annotation || context.is_settled(Step::IsolationRecorded);
+    let is_removed = facts.annotation.is_none() && was_there;
     let why = match request.shoot {
         ShootLife::Gone => "the Shoot does not exist any more",
         ShootLife::Ending => "the Shoot is being deleted",
@@ -114,7 +118,7 @@ pub(super) fn tell(context: &Context) -> Option<Effect> {
     let seed = context.side(IsolationSide::Seed).map(|ledger| &ledger.notes);
     let was_isolated = seed.is_some_and(|notes| notes.isolated);
     let (direction, progress) =
-        shown::progress(|step| context.record(step), was_isolated, (context.now, request.step_timeout));
+        shown::progress(|step| context.record(step), was_isolated, (context.now, request.limits()));
     let code = seed.and_then(|notes| notes.zone_code.clone()).unwrap_or_default();
     let shown = Shown { zone: request.zone.clone(), code, direction, progress };
     (facts.shown.as_ref() != Some(&shown)).then_some(Effect::Tell { shown })

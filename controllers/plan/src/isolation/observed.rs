@@ -5,7 +5,10 @@ use std::time::Duration;
 use repot_api::conditions::Reason;
 use repot_apimachinery::time::Time;
 
-use super::{capacity::Pool, shown::Shown};
+use super::{
+    capacity::Pool,
+    shown::{Limits, Shown},
+};
 
 /// What one side observes in one pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub struct IsolationRequest {
     pub expires: Option<Time>,
     /// Whether the ZoneIsolation is being deleted.
     pub is_deleting: bool,
+    /// Whether it was created because the annotation of the Shoot was there: without the annotation nobody wants it.
+    pub by_annotation: bool,
     /// Whether our finalizer is on the ZoneIsolation.
     pub finalizer: bool,
     /// Another ZoneIsolation goes on from where this one stands.
@@ -37,6 +42,14 @@ pub struct IsolationRequest {
     pub step_timeout: Duration,
     /// How long machines of the zone may be drained before they are deleted without waiting.
     pub drain_timeout: Duration,
+}
+
+impl IsolationRequest {
+    /// From when on rows are shown as failed.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        Limits { step: self.step_timeout, drain: self.drain_timeout }
+    }
 }
 
 /// Whether a Shoot is there.
@@ -110,6 +123,8 @@ pub struct SeedFacts {
     pub worker: Option<WorkerFacts>,
     /// Machines of the zone, those that are being deleted included.
     pub machines: Vec<String>,
+    /// PodDisruptionBudgets of the Shoot that let no Pod end, while machines of the zone are drained.
+    pub closed_budgets: Vec<String>,
     /// The SubnetIsolation.
     pub subnet: SubnetFacts,
 }
@@ -119,6 +134,8 @@ pub struct SeedFacts {
 pub struct WorkerFacts {
     /// The zone that it leaves out.
     pub left_out: Option<String>,
+    /// The code of that zone, as its controller tells.
+    pub code: Option<String>,
     /// What this isolation has asked of its controller last.
     pub asked: Option<Asked>,
     /// What that request waits for, with the last error; `None` where it succeeded.

@@ -109,9 +109,17 @@ pub(super) fn is_worker_updated(context: &Context) -> Check {
         let Some(worker) = &facts.worker else { return Check::Met(NO_WORKER.to_owned()) };
         let is_asked = worker.left_out.as_ref() == Some(zone) && worker.asked == Some(Asked::LeaveZone);
         let missing = capacity::missing(&facts.pools, &code(context), &context.notes.machines);
+        let other = worker.code.as_ref().filter(|told| **told != code(context));
         match (&worker.pending, is_asked) {
             (_, false) => Check::waiting("UpdatingWorker", "the Worker is being changed"),
             (Some(why), true) => Check::waiting("WorkerPending", why.clone()),
+            (None, true) if let Some(told) = other => {
+                let code = code(context);
+                let message = format!(
+                    "to the Worker zone {zone} is {told}, and not {code}; call it off, and correct the CloudProfile"
+                );
+                Check::waiting("ZoneDiffers", message)
+            }
             (None, true) if !missing.is_empty() => {
                 Check::waiting("OtherZonesGrow", format!("other zones have too few: {}", missing.join(", ")))
             }
@@ -128,8 +136,16 @@ pub(super) fn are_machines_gone(context: &Context) -> Check {
     unless_over(context, |facts| match facts.machines.as_slice() {
         [] if leaves(context, facts) => Check::Met("no machine is in the zone".to_owned()),
         [] => Check::waiting("UpdatingWorker", "the Worker is being changed"),
-        left => Check::waiting("Draining", format!("machines are left: {}", few(left))),
+        left => Check::waiting("Draining", drained(left, &facts.closed_budgets)),
     })
+}
+
+fn drained(machines: &[String], closed_budgets: &[String]) -> String {
+    let machines = format!("machines are left: {}", few(machines));
+    match closed_budgets {
+        [] => machines,
+        closed => format!("{machines}; PodDisruptionBudgets that let no Pod end: {}", few(closed)),
+    }
 }
 
 /// Whether nothing makes new machines in the zone.
@@ -231,6 +247,7 @@ pub(super) fn was_isolated_elsewhere(context: &Context) -> bool {
 /// The provider finds what it has made by the Shoot, and undoes it when the SubnetIsolation goes.
 pub(super) fn is_subnet_found(context: &Context) -> Check {
     unless_idle(context, |facts| match &facts.subnet {
+        SubnetFacts::Absent if facts.worker.is_none() => Check::Met(NO_WORKER.to_owned()),
         SubnetFacts::Absent => Check::waiting("CreatingSubnetIsolation", "it is being created again"),
         _ => Check::Met("there is a SubnetIsolation to be deleted".to_owned()),
     })

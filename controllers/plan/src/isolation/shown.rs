@@ -49,16 +49,29 @@ pub struct Shown {
     pub progress: Progress,
 }
 
+/// How long steps may take before they are shown as failed.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Any step.
+    pub step: Duration,
+    /// So much longer while machines are drained.
+    pub drain: Duration,
+}
+
 /// How far an isolation is. `record` gives the record of a step, whichever side has it.
 #[must_use]
 pub fn progress<'a>(
     record: impl Fn(Step) -> Option<&'a Record>,
     was_isolated: bool,
-    (now, limit): (Time, Duration),
+    (now, limits): (Time, Limits),
 ) -> (Direction, Progress) {
     let is_settled = |step| record(step).is_some_and(|it: &Record| it.state == State::Succeeded);
     let is_started = |step| record(step).is_some_and(|it: &Record| it.started.is_some());
     let is_late = |step: &Step| {
+        let limit = match step {
+            Step::MachinesGone => limits.step + limits.drain,
+            _ => limits.step,
+        };
         let running = record(*step).filter(|it| it.state == State::Running);
         running.and_then(|it| it.started).is_some_and(|started| now.since(started) > limit)
     };
@@ -101,11 +114,13 @@ mod tests {
 
     use super::*;
 
+    const LIMITS: Limits = Limits { step: Duration::from_secs(600), drain: Duration::from_secs(3_600) };
+
     fn at(now: u64, steps: &[(Step, State)], was_isolated: bool) -> (Direction, Progress) {
         let record = |state| Record { state, started: Some(Time(100)), ..Record::pending() };
         let records: BTreeMap<Step, Record> =
             steps.iter().map(|(step, state)| (*step, record(*state))).collect();
-        progress(|step| records.get(&step), was_isolated, (Time(now), Duration::from_secs(600)))
+        progress(|step| records.get(&step), was_isolated, (Time(now), LIMITS))
     }
 
     #[test]
@@ -116,6 +131,9 @@ mod tests {
         let grows = [(Step::CapacitySuffices, Succeeded), (Step::WorkerUpdated, Running)];
         assert_eq!(at(100, &grows, false), (Failover, Progress::InProgress));
         assert_eq!(at(701, &grows, false), (Failover, Progress::Failed));
+        let drains = [(Step::WorkerUpdated, Succeeded), (Step::MachinesGone, Running)];
+        assert_eq!(at(4_300, &drains, false), (Failover, Progress::InProgress));
+        assert_eq!(at(4_301, &drains, false), (Failover, Progress::Failed));
         let isolated = [(Step::WorkerUpdated, Succeeded), (Step::SubnetIsolated, Succeeded)];
         assert_eq!(at(9_000, &isolated, true), (Failover, Progress::Done));
         // Machines are there again.

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::{
     machines, nodes,
-    observe::{Objects, is_in_other_hands, marker, may_be_asked},
+    observe::{Objects, is_in_other_hands, marker, may_be_asked, was_asked_lately},
 };
 use crate::{
     errors::{is_conflict, is_not_found},
@@ -82,7 +82,7 @@ async fn ask(
     let mark = marker(&request.uid, asked);
     let is_asked =
         worker.annotations().get(ASKED) == Some(&mark) && worker.spec.isolated_zone_id.as_ref() == zone;
-    if is_asked && !may_be_asked(worker) {
+    if is_asked && (!may_be_asked(worker) || was_asked_lately(worker)) {
         return Ok(());
     }
     let mut annotations = json!(Request::new(Requested::Reconcile, Timestamp::now()).annotations());

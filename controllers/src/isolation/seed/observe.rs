@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client, ResourceExt,
@@ -20,12 +21,12 @@ use repot_plan::{
         Step,
         observed::{Asked, Facts, IsolationRequest, Place, SeedFacts, SubnetFacts, WorkerFacts},
     },
-    ledger::Phase,
+    ledger::{Phase, State},
 };
 use repot_rules::zones;
 use serde_json::{Value, json};
 
-use super::{machines, nodes};
+use super::{budgets, machines, nodes};
 use crate::{
     errors::{causes, is_not_found},
     isolation::{
@@ -41,6 +42,9 @@ use crate::{
     },
     shootstate::kinds::{MACHINE, MACHINE_DEPLOYMENT, SeedKind},
 };
+
+/// When a controller that has done what it was asked for is asked for the same again.
+const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// The Nodes of the Shoot, and a client of its API.
 pub struct ShootNodes {
@@ -109,11 +113,23 @@ pub async fn observe(
         own_cordoned: nodes.map(|nodes| nodes::marked(nodes, &request.zone)),
         worker: worker.as_ref().map(|worker| worker_facts(worker, &request.uid)),
         machines: machines.iter().map(ResourceExt::name_any).collect(),
+        closed_budgets: closed_budgets(found.as_ref(), ledger).await,
         subnet: subnet_facts(subnet.as_ref(), &request.zone),
     };
     let open_nodes = open.unwrap_or_default();
     let objects = Objects { namespace, worker, machines, shoot: found, open_nodes, subnet };
     Ok((Facts::Seed(Box::new(facts)), objects))
+}
+
+/// Budgets are told of while machines are drained, and hold nothing else up.
+async fn closed_budgets(shoot: Option<&ShootNodes>, ledger: &Ledger) -> Vec<String> {
+    let Some(shoot) = shoot.filter(|_| ledger.state(Step::MachinesGone) == State::Running) else {
+        return Vec::new();
+    };
+    let closed = budgets::closed(&shoot.client).await;
+    closed
+        .inspect_err(|error| tracing::warn!(error = causes(error), "PodDisruptionBudgets cannot be listed"))
+        .unwrap_or_default()
 }
 
 /// What an isolation needs and this cluster does not know, asked until it is known: API servers drop fields without a word.
@@ -197,6 +213,7 @@ fn worker_facts(worker: &Worker, uid: &str) -> WorkerFacts {
     let all = [Asked::LeaveZone, Asked::UseZone];
     WorkerFacts {
         left_out: worker.spec.isolated_zone_id.clone(),
+        code: worker.status.as_ref().and_then(|status| status.isolated_zone_code.clone()),
         asked: all.into_iter().find(|one| asked == marker(uid, *one)),
         pending: pending(worker),
     }
@@ -227,6 +244,12 @@ pub(super) fn may_be_asked<K: ExtensionObject>(object: &K) -> bool {
         )
     };
     !seen.has_operation() && is_overtaken()
+}
+
+/// Whether its controller was asked for something in the last minute.
+pub(super) fn was_asked_lately<K: ExtensionObject>(object: &K) -> bool {
+    let asked = object.annotations().get(TIMESTAMP).and_then(|time| time.parse::<Timestamp>().ok());
+    asked.is_some_and(|asked| Timestamp::now().duration_since(asked) < ASK_AGAIN)
 }
 
 /// Whether another operation than a reconcile is requested, or was the last one and has not succeeded.

@@ -45,29 +45,30 @@ pub async fn observe(
         None => None,
     };
     let seeds = [(&*spec.source_seed, source.as_ref()), (&*spec.destination_seed, destination.as_ref())];
-    let refusals = match request.mode {
-        MigrationMode::Classic => {
-            let isolation = isolations::refusal(context, migration).await?;
-            refusals_between(seeds[0], seeds[1]).into_iter().chain(isolation).collect()
-        }
+    let refusals: Vec<String> = match request.mode {
+        MigrationMode::Classic => refusals_between(seeds[0], seeds[1]),
         MigrationMode::Live => {
-            let isolation = isolations::refusal(context, migration).await?;
             let distant = distance::refusal(garden, migration, shoot.as_ref(), seeds).await?;
-            refusals_between(seeds[0], seeds[1]).into_iter().chain(distant).chain(isolation).collect()
+            refusals_between(seeds[0], seeds[1]).into_iter().chain(distant).collect()
         }
         // What the garden knows of a dead source is old.
         MigrationMode::Forced => refusals_of(seeds[1]),
     };
+    let isolated = match request.mode {
+        MigrationMode::Classic | MigrationMode::Live => isolations::refusal(context, migration).await?,
+        MigrationMode::Forced => None,
+    };
     let status = shoot.as_ref().map(|shoot| &shoot.status);
     let facts = GardenFacts {
         other_migration: siblings::obstacle(&others, migration),
-        queued: context.turns.why_queued(migration),
+        // What waits for an isolation takes no turn.
+        queued: isolated.clone().or_else(|| context.turns.why_queued(migration)),
         gives_way: siblings::may_give_way(&others, migration),
         followed_by: siblings::follower(&others, migration),
         superseded: siblings::in_the_way(&others, migration),
         highest_epoch: others.iter().filter_map(ControlPlaneMigration::owner_epoch).max(),
         quarantine: quarantine(context, migration),
-        refusals,
+        refusals: refusals.into_iter().chain(isolated).collect(),
         live: status.map(live::read).unwrap_or_default(),
         spec_seed: shoot.as_ref().and_then(|shoot| shoot.spec.seed_name.clone()).unwrap_or_default(),
         status_seed: status.and_then(|status| status.seed_name.clone()).unwrap_or_default(),

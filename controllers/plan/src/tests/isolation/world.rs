@@ -50,6 +50,7 @@ pub(super) struct World {
     pub(super) script: Script,
     pub(super) versions: Seen,
     pub(super) annotation: Option<String>,
+    pub(super) by_annotation: bool,
     pub(super) is_annotated_by_us: bool,
     pub(super) told_place: Option<Place>,
     pub(super) finalizer: bool,
@@ -119,6 +120,7 @@ impl World {
             zone: ZONE.0.to_owned(),
             expires: (self.script.expires_at < NEVER).then_some(Time(self.script.expires_at)),
             is_deleting: self.is_object_deleting(),
+            by_annotation: self.by_annotation,
             finalizer: self.finalizer,
             continued: None,
             shoot,
@@ -162,10 +164,12 @@ impl World {
             own_cordoned: of_nodes(self.ours),
             worker: Some(WorkerFacts {
                 left_out: self.left_out.clone(),
+                code: self.left_out.as_ref().map(|_| ZONE.1.to_owned()),
                 asked: self.asked,
                 pending: self.worker_pending(),
             }),
             machines: names(self.in_zone()),
+            closed_budgets: Vec::new(),
             subnet: self.subnet.clone(),
         }
     }
@@ -204,6 +208,7 @@ impl Model for World {
             trouble,
             script,
             versions: Seen::default(),
+            by_annotation: annotation.is_some(),
             annotation,
             is_annotated_by_us: false,
             told_place: None,

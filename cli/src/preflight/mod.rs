@@ -1,9 +1,11 @@
-//! `repot preflight`: may this Shoot move to that seed?
+//! `repot preflight`: may this Shoot move to that seed, and what does a zone of a seed touch?
+
+mod isolate;
 
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail};
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use repot_api::gardener::shoot::{Shoot, Trigger};
 use repot_apimachinery::value::text_at;
 use repot_rules::{
@@ -40,8 +42,22 @@ const POLL: Duration = Duration::from_millis(50);
 ///     kubectl get shoot -n garden-x my-shoot -o yaml | repot preflight --shoot /dev/stdin --to seed-b --kubeconfig garden.yaml
 ///     repot preflight --shoot shoot.yaml --to seed-b --live --facts landscape/
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Flags {
+    #[command(subcommand)]
+    task: Option<Task>,
+    #[command(flatten)]
+    question: Option<Question>,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    Isolate(isolate::Flags),
+}
+
+/// Which Shoot is to move where.
+#[derive(Args)]
+struct Question {
     /// Manifest of the Shoot, YAML or JSON, with its status
     #[arg(long, value_name = "FILE")]
     shoot: PathBuf,
@@ -67,6 +83,15 @@ enum Output {
 
 /// Prints the answer; the exit code says whether the move is allowed.
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
+    match (flags.task, flags.question) {
+        (Some(Task::Isolate(flags)), _) => isolate::run(flags).await,
+        (None, Some(question)) => ask(question).await,
+        // clap asks for the flags before.
+        (None, None) => bail!("--shoot and --to are missing"),
+    }
+}
+
+async fn ask(flags: Question) -> anyhow::Result<ExitCode> {
     let mut manifests = read_manifests(&flags.shoot)?;
     manifests.retain(|object| text_at(object, "/kind") == Some("Shoot"));
     let [shoot] = manifests.as_slice() else {
