@@ -90,8 +90,8 @@ async fn until_shown(world: &World, (phase, status): (&str, &str)) -> Result<()>
     let path = format!("{ISOLATIONS}/{}/zoneisolations", shoot.project_namespace());
     until(&format!("{phase} to be {status}"), DEADLINE, async || {
         let all = garden.cluster.api().get(&path).await?.ok()?;
-        let own = all["items"].as_array().into_iter().flatten();
-        let last = own.filter(|one| one["spec"]["shootRef"]["name"] == shoot.name.as_str()).next_back();
+        let mut own = all["items"].as_array().into_iter().flatten();
+        let last = own.rfind(|one| one["spec"]["shootRef"]["name"] == shoot.name.as_str());
         let found = &last.context("there is no ZoneIsolation")?["status"];
         let is_there = found["phase"] == phase && found["status"] == status;
         ensure!(is_there, "{} {}: {}", found["phase"], found["status"], found["message"]);
