@@ -72,6 +72,8 @@ async fn reconcile(cached: Arc<ZoneIsolation>, context: Arc<Context>) -> Result<
     let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
     let action = flow::reconcile(&Isolation { context: &context, side, namespace, name }).await?;
     Ok(match cached.has_side_ended(side) {
+        // Requests that are late are undone until the finalizer goes.
+        true if !cached.finalizers().is_empty() => Action::requeue(LOOK),
         true => action,
         false => Action::requeue(if cached.lasts() { LASTING_LOOK } else { LOOK }),
     })

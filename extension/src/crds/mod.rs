@@ -2,7 +2,8 @@
 //!
 //! Names, scopes, columns, required fields and types are those of Gardener 1.150; descriptions and Bastion, SelfHostedShootExposure are
 //! left out. What providers define keeps unknown fields. `status.state` may be any JSON, because GEP-7 shows a text there; Gardener's
-//! schema wants an object. SubnetIsolation and the isolated zone of a Worker are those of GEP-21. A test keeps `tests/crds/extensions.yaml` equal to this.
+//! schema wants an object. SubnetIsolation and the isolated zone of a Worker are those of GEP-21. A test keeps
+//! `tests/crds/extensions.yaml` equal to this.
 
 mod kinds;
 mod schema;

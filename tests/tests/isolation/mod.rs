@@ -45,15 +45,13 @@ fn zone_is_left_and_used_again_and_no_machine_of_another_zone_ends() {
         annotate(&world, &Value::Null).await?;
         until_shown(&world, ("Failback", "Done")).await?;
         ensure!(networks.isolated_of(&cluster).is_none(), "the networks are cut off");
-        until("a machine in the zone", DEADLINE, async || {
+        let after = until("machines as before", DEADLINE, async || {
             let after = machines(&world).await?;
-            ensure!(after.iter().any(|(_, zone)| zone == "z2"), "{after:?}");
-            Ok(())
+            ensure!(after.len() == 3 && after.iter().any(|(_, zone)| zone == "z2"), "{after:?}");
+            Ok(after)
         })
         .await?;
         // Machines that came in place of those of the zone may end again; no other one does.
-        let after = machines(&world).await?;
-        ensure!(after.len() == 3, "{after:?}");
         ensure!(others(&after).is_subset(&others(&during)), "before {during:?}, after {after:?}");
         world.stop(SEEDS.0).await
     });

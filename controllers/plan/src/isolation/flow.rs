@@ -1,5 +1,7 @@
 //! The isolation as a flow of the engine.
 
+use std::time::Duration;
+
 use repot_api::conditions::Reason;
 
 use super::{
@@ -79,10 +81,17 @@ fn never_placed(observed: &Observed) -> Option<Reason> {
         .then(|| Reason::new("NeverPlaced", "no seed has ever had the control plane".to_owned()))
 }
 
-/// The object stays until each side has ended, since it holds what they have left to undo.
+/// How long a request of the seed may be on its way when all is over.
+const LATE: Duration = Duration::from_secs(300);
+
+/// The object stays until each side has ended, since it holds what they have left to undo, and for as long as a request may be late: the
+/// seed undoes that, too.
 fn finalizer(context: &Context) -> Option<Effect> {
     context.at_garden()?;
-    let is_over = |(_, other): &(IsolationSide, LedgerOf<ZoneIsolationFlow>)| other.phase.is_end();
+    let is_over = |(_, other): &(IsolationSide, LedgerOf<ZoneIsolationFlow>)| {
+        let is_late = other.observed.is_some_and(|ended| context.now.since(ended) <= LATE);
+        other.phase.is_end() && !(is_late && context.notes.begun)
+    };
     let is_asked = context.observed.request.finalizer && context.others.iter().all(is_over);
     is_asked.then_some(Effect::EnsureFinalizer { present: false })
 }

@@ -83,10 +83,12 @@ pub(super) fn end(context: &Context) -> Vec<Effect> {
     is_asked.then_some(Effect::RemoveAnnotation).into_iter().collect()
 }
 
-/// An isolation that has never begun leaves the annotation of another one alone.
+/// An isolation that has never begun leaves the annotation of another one alone. One that was created for the annotation owns it.
 fn is_annotation_left(context: &Context, facts: &GardenFacts) -> bool {
-    let is_named = facts.annotation.as_ref() == Some(&context.observed.request.zone) && context.notes.begun;
-    (is_named || facts.is_annotated_by_us) && context.observed.request.shoot == ShootLife::Kept
+    let request = &context.observed.request;
+    let is_owned = context.notes.begun || request.by_annotation;
+    let is_named = facts.annotation.as_ref() == Some(&request.zone) && is_owned;
+    (is_named || facts.is_annotated_by_us) && request.shoot == ShootLife::Kept
 }
 
 /// An annotation that this isolation has set may arrive after its end; one that somebody else has set asks for the next isolation.

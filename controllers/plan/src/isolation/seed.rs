@@ -5,7 +5,7 @@ use super::{
     effect::Effect,
     flow::{Context, seed_check},
     notes::Notes,
-    observed::{Asked, SeedFacts, ShootLife, SubnetFacts},
+    observed::{Asked, SeedFacts, ShootLife, SubnetFacts, WorkerFacts},
     step::{IsolationSide, Step},
 };
 use crate::ledger::Check;
@@ -160,9 +160,17 @@ pub(super) fn end_machines(context: &Context) -> Vec<Effect> {
     let is_late = context.since_start(Step::MachinesGone).is_some_and(is_late);
     on_the_way(context, |facts| {
         let machines = facts.machines.clone();
-        let force = (is_late && !machines.is_empty()).then_some(Effect::ForceMachines { machines });
+        // Somebody may have taken the zone back for a while, and other zones grow anew.
+        let is_due = is_late && !machines.is_empty() && have_others_grown(context, facts);
+        let force = is_due.then_some(Effect::ForceMachines { machines });
         stay_away(context, facts).into_iter().chain(force).collect()
     })
+}
+
+fn have_others_grown(context: &Context, facts: &SeedFacts) -> bool {
+    let is_done = |worker: &WorkerFacts| worker.asked == Some(Asked::LeaveZone) && worker.pending.is_none();
+    let missing = capacity::missing(&facts.pools, &code(context), &context.notes.machines);
+    leaves(context, facts) && facts.worker.as_ref().is_none_or(is_done) && missing.is_empty()
 }
 
 /// Somebody may have changed the Worker, or uncordoned a node.
@@ -272,12 +280,18 @@ fn released(facts: &SeedFacts) -> Check {
     }
 }
 
+/// Whether networks are cut off, or may be: also while the provider undoes that.
 fn has_subnet(facts: &SeedFacts) -> bool {
-    matches!(facts.subnet, SubnetFacts::Ready | SubnetFacts::Pending(_))
+    matches!(facts.subnet, SubnetFacts::Ready | SubnetFacts::Pending(_) | SubnetFacts::Deleting(_))
 }
 
 pub(super) fn release_subnet(context: &Context) -> Vec<Effect> {
-    active(context).map(|_| vec![Effect::ReleaseSubnet]).unwrap_or_default()
+    active(context).and_then(release).into_iter().collect()
+}
+
+/// What is being deleted is not asked for again.
+fn release(facts: &SeedFacts) -> Option<Effect> {
+    matches!(facts.subnet, SubnetFacts::Ready | SubnetFacts::Pending(_)).then_some(Effect::ReleaseSubnet)
 }
 
 /// Machines of a Shoot that is being deleted do not come back.
@@ -305,8 +319,8 @@ pub(super) fn is_worker_restored(context: &Context) -> Check {
 }
 
 pub(super) fn restore_worker(context: &Context) -> Vec<Effect> {
-    let effect = |facts| if has_subnet(facts) { Effect::ReleaseSubnet } else { Effect::UseZone };
-    active(context).map(|facts| vec![effect(facts)]).unwrap_or_default()
+    let effect = |facts| if has_subnet(facts) { release(facts) } else { Some(Effect::UseZone) };
+    active(context).and_then(effect).into_iter().collect()
 }
 
 pub(super) fn are_uncordoned(context: &Context) -> Check {
@@ -329,8 +343,8 @@ pub(super) fn left_over(context: &Context) -> Vec<Effect> {
     let left_out = facts.worker.as_ref().and_then(|worker| worker.left_out.as_ref());
     let is_left_out = left_out == Some(&context.observed.request.zone);
     let has_cordoned = facts.own_cordoned.as_ref().is_some_and(|own| !own.is_empty());
-    let subnet = has_subnet(facts).then_some(Effect::ReleaseSubnet);
-    let worker = (is_kept && is_left_out).then_some(Effect::UseZone);
+    let subnet = release(facts);
+    let worker = (is_kept && is_left_out && !has_subnet(facts)).then_some(Effect::UseZone);
     let uncordon = (is_kept && has_cordoned).then_some(Effect::Uncordon);
     subnet.into_iter().chain(worker).chain(uncordon).collect()
 }

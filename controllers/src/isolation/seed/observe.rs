@@ -175,7 +175,12 @@ async fn cluster(seed: &Client, namespace: &str) -> Result<Option<Cluster>> {
 }
 
 async fn subnet(seed: &Client, namespace: &str) -> Result<Option<SubnetIsolation>> {
-    let found = Api::<SubnetIsolation>::namespaced(seed.clone(), namespace).get_opt(SUBNET_ISOLATION).await;
+    let found = Api::<SubnetIsolation>::namespaced(seed.clone(), namespace).get(SUBNET_ISOLATION).await;
+    let found = match found {
+        // There is none, or the seed does not know the kind.
+        Err(error) if is_not_found(&error) => return Ok(None),
+        found => found.map(Some),
+    };
     found.map_err(Error::read(format!("SubnetIsolation {namespace}/{SUBNET_ISOLATION}")))
 }
 

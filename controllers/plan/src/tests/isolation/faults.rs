@@ -1,9 +1,9 @@
 //! Faults of the table, which the schedules have to find.
 
-use super::world::World;
+use super::world::{World, ZONE};
 use crate::{
-    flow::{Plan, Plans, Row},
-    isolation::{Step, ZoneIsolationFlow, effect::Effect},
+    flow::{Plan, Plans, Row, StepContext},
+    isolation::{Step, ZoneIsolationFlow, effect::Effect, observed::Facts},
     ledger::Check,
     tests::sim::{Build, Fault},
 };
@@ -25,6 +25,15 @@ const fn fault(
     Fault { name, setup: (), build, caught }
 }
 
+/// Forces machines after their time, whatever other zones have.
+fn force_late(context: &StepContext<'_, ZoneIsolationFlow>) -> Vec<Effect> {
+    let Facts::Seed(facts) = &context.observed.facts else { return Vec::new() };
+    let since = context.since_start(Step::MachinesGone);
+    let is_late = since.is_some_and(|since| since > context.observed.request.drain_timeout);
+    let machines = facts.machines.clone();
+    (is_late && !machines.is_empty()).then_some(Effect::ForceMachines { machines }).into_iter().collect()
+}
+
 /// All of them.
 pub(super) const FAULTS: &[Fault<World>] = &[
     fault(
@@ -34,23 +43,36 @@ pub(super) const FAULTS: &[Fault<World>] = &[
     ),
     fault(
         "uses the zone before its networks are released",
-        |b| row(b, Step::WorkerRestored, |row| row.after = &[Step::IsolationEnds, Step::ZoneKeptEmpty]),
+        |b| {
+            row(b, Step::WorkerRestored, |row| {
+                row.after = &[Step::IsolationEnds, Step::ZoneKeptEmpty];
+                row.effects = |_| vec![Effect::UseZone];
+            });
+        },
         &["whose networks are cut off"],
     ),
     fault(
         "isolates networks at once",
-        |b| row(b, Step::SubnetIsolated, |row| row.after = &[Step::NodesCordoned]),
-        &["isolates networks of a zone that is used"],
+        |b| {
+            row(b, Step::SubnetIsolated, |row| {
+                row.after = &[Step::NodesCordoned];
+                row.effects = |_| vec![Effect::IsolateSubnet { zone: ZONE.0.to_owned() }];
+            });
+        },
+        &["isolates networks of machines", "isolates networks of a zone that is used"],
     ),
     fault(
         "ends machines before others have grown",
-        |b| row(b, Step::WorkerUpdated, |row| row.check = |_| Check::Met("supposed".into())),
+        |b| {
+            row(b, Step::WorkerUpdated, |row| row.check = |_| Check::Met("supposed".into()));
+            row(b, Step::MachinesGone, |row| row.effects = force_late);
+        },
         &["machines end before others have grown"],
     ),
     fault(
         "leaves nodes cordoned",
         |b| row(b, Step::NodesUncordoned, |row| row.check = |_| Check::Met("supposed".into())),
-        &["nodes are cordoned for ever"],
+        &["nodes are cordoned for ever", "gives the finalizer up while something is left"],
     ),
     fault(
         "forgets the annotation when the isolation expires",
@@ -81,6 +103,7 @@ pub(super) const FAULTS: &[Fault<World>] = &[
             "annotation",
             "cut off",
             "machines",
+            "gives the finalizer up while something is left",
         ],
     ),
 ];

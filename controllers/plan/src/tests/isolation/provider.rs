@@ -39,13 +39,17 @@ impl World {
         match self.asked {
             Some(Asked::LeaveZone) if self.now >= self.grown_at => {
                 self.others = ALL;
-                if self.now >= self.ended_at && self.script.drains {
+                if self.now >= self.ended_at && self.script.drains && self.in_zone() > 0 {
                     (self.open, self.ours, self.by_person) = (0, 0, 0);
+                    self.versions.nodes += 1;
                 }
             }
             // Machines join through networks that are not cut off.
             Some(Asked::UseZone) if self.now >= self.grown_at && self.subnet == SubnetFacts::Absent => {
-                self.open += IN_ZONE.saturating_sub(self.in_zone());
+                // A request that is late names nodes that are not there any more.
+                let joining = IN_ZONE.saturating_sub(self.in_zone());
+                self.versions.nodes += u64::from(joining);
+                self.open += joining;
                 self.others = ALL - IN_ZONE;
             }
             _ => {}

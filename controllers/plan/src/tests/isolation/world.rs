@@ -189,7 +189,7 @@ impl Model for World {
                 lost_write: rng.within(0, 20),
                 lost_effect: rng.within(0, 20),
                 late: rng.within(0, 30),
-                latest: 600,
+                latest: 300,
                 twice: rng.within(0, 20),
                 stale: rng.within(0, 40),
                 cut_off: None,
@@ -236,8 +236,7 @@ impl Model for World {
         self.now
     }
 
-    /// With the object goes the one who cleans up; here the controller stays while anything is left. In a cluster a node has another
-    /// version after its next heartbeat, so that a write that is late is refused.
+    /// With the object goes the one who cleans up; here the controller stays while anything is left.
     fn is_gone(&self) -> bool {
         let is_used = self.annotation.is_none() && self.left_out.is_none() && self.ours == 0;
         self.is_object_deleting() && !self.finalizer && is_used && self.subnet == SubnetFacts::Absent
@@ -245,6 +244,8 @@ impl Model for World {
 
     fn advance(&mut self, _: &Ledgers<Self>) {
         self.now += if self.rng.percent(5) { 120 } else { self.rng.within(1, 40) };
+        // Kubelets report, so that requests that are late are refused.
+        self.versions.nodes += u64::from(self.rng.percent(50));
         self.run_people();
         self.run_worker();
         self.run_subnet();
