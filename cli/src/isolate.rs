@@ -7,7 +7,7 @@ use std::{
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use kube::Client;
-use repot_controllers::isolation::bulk::{Bulk, Key, Memory, Progress, Seen, Wish};
+use repot_controllers::isolation::bulk::{Bulk, Key, Memory, Progress, Seen, ZoneTask};
 use serde_json::json;
 
 use crate::{garden::GardenFlags, run::stop_on_signals};
@@ -76,7 +76,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     };
     let bulk = Bulk {
         zone: flags.zone.clone(),
-        wish: if flags.undo { Wish::UseAgain } else { Wish::Isolate },
+        task: if flags.undo { ZoneTask::UseAgain } else { ZoneTask::Isolate },
         most: flags.max_parallel.get(),
         failures: flags.max_failures.get(),
     };

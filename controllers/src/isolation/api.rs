@@ -9,7 +9,7 @@ use kube::{
 };
 use repot_api::names::{MIGRATION_GROUP, V1ALPHA1};
 use repot_plan::{
-    isolation::{IsolationSide, observed::Place},
+    isolation::{IsolationSide, observed::SeedNamespace},
     named::Named,
 };
 use serde::{Deserialize, Serialize};
@@ -103,9 +103,9 @@ impl ZoneIsolation {
 
     /// Where the control plane of the Shoot is, as the garden has told.
     #[must_use]
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<SeedNamespace> {
         let text = |field: &str| self.status.get(field).and_then(Value::as_str).map(str::to_owned);
-        Some(Place { seed: text(SEED_NAME)?, namespace: text(TECHNICAL_ID)? })
+        Some(SeedNamespace { seed: text(SEED_NAME)?, namespace: text(TECHNICAL_ID)? })
     }
 
     /// Name of the ZoneIsolation that goes on from here, if one does.

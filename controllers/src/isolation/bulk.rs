@@ -24,7 +24,7 @@ use crate::{
 
 /// Which way a zone goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Wish {
+pub enum ZoneTask {
     /// It is left.
     Isolate,
     /// It is used again.
@@ -72,7 +72,7 @@ pub struct Bulk {
     /// The provider's ID of the zone.
     pub zone: String,
     /// Which way it goes.
-    pub wish: Wish,
+    pub task: ZoneTask,
     /// How many Shoots may be on their way at once.
     pub most: usize,
     /// No other one begins after so many that were refused or are late.
@@ -129,7 +129,7 @@ impl Bulk {
 
     fn of_seen(&self, seen: &SeenShoot, isolations: &[ZoneIsolation]) -> Progress {
         match self.of_shoot(&seen.shoot, isolations) {
-            Progress::Waiting if seen.is_elsewhere && self.wish == Wish::Isolate => Progress::Elsewhere,
+            Progress::Waiting if seen.is_elsewhere && self.task == ZoneTask::Isolate => Progress::Elsewhere,
             progress => progress,
         }
     }
@@ -142,19 +142,19 @@ impl Bulk {
         let last =
             open.max_by_key(|one| (one.creation_timestamp().map(|time| time.0.to_string()), one.uid()));
         let zone = shoot.annotations().get(ISOLATED_ZONE);
-        match (self.wish, zone) {
-            (Wish::Isolate, None) => Progress::Waiting,
-            (_, Some(other)) if *other != self.zone => match self.wish {
-                Wish::Isolate => Progress::Refused(format!("zone {other} is isolated")),
-                Wish::UseAgain => Progress::Done,
+        match (self.task, zone) {
+            (ZoneTask::Isolate, None) => Progress::Waiting,
+            (_, Some(other)) if *other != self.zone => match self.task {
+                ZoneTask::Isolate => Progress::Refused(format!("zone {other} is isolated")),
+                ZoneTask::UseAgain => Progress::Done,
             },
-            (Wish::Isolate, Some(_)) => match last {
+            (ZoneTask::Isolate, Some(_)) => match last {
                 Some(one) if one.lasts() => Progress::Done,
                 Some(one) => on_its_way(one),
                 None => Progress::Working("its ZoneIsolation is being created".to_owned()),
             },
-            (Wish::UseAgain, Some(_)) => Progress::Waiting,
-            (Wish::UseAgain, None) => last.map_or(Progress::Done, on_its_way),
+            (ZoneTask::UseAgain, Some(_)) => Progress::Waiting,
+            (ZoneTask::UseAgain, None) => last.map_or(Progress::Done, on_its_way),
         }
     }
 
@@ -211,7 +211,7 @@ impl Bulk {
             one.shoot.namespace().as_ref() == Some(namespace) && one.shoot.name_any() == *name
         };
         let shoot = &seen.shoots.iter().find(is_it)?.shoot;
-        let zone = (self.wish == Wish::Isolate).then_some(&self.zone);
+        let zone = (self.task == ZoneTask::Isolate).then_some(&self.zone);
         let patch = json!({"metadata": {
             "resourceVersion": shoot.resource_version(), "annotations": {ISOLATED_ZONE: zone},
         }});
@@ -251,8 +251,8 @@ fn on_its_way(isolation: &ZoneIsolation) -> Progress {
 mod tests {
     use super::*;
 
-    fn bulk(wish: Wish) -> Bulk {
-        Bulk { zone: "z1".to_owned(), wish, most: 2, failures: 2 }
+    fn bulk(task: ZoneTask) -> Bulk {
+        Bulk { zone: "z1".to_owned(), task, most: 2, failures: 2 }
     }
 
     fn shoot(name: &str, zone: Option<&str>) -> Shoot {
@@ -272,8 +272,8 @@ mod tests {
         .expect("an isolation")
     }
 
-    fn progress(wish: Wish, shoot: Shoot, isolations: Vec<ZoneIsolation>) -> Progress {
-        let mut all = bulk(wish).progress(&seen(shoot, isolations), &mut Memory::default());
+    fn progress(task: ZoneTask, shoot: Shoot, isolations: Vec<ZoneIsolation>) -> Progress {
+        let mut all = bulk(task).progress(&seen(shoot, isolations), &mut Memory::default());
         all.pop_first().expect("a Shoot").1
     }
 
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn shoot_that_somebody_calls_off_is_not_begun_again() {
-        let (bulk, mut memory) = (bulk(Wish::Isolate), Memory::default());
+        let (bulk, mut memory) = (bulk(ZoneTask::Isolate), Memory::default());
         let mut look = |zone| bulk.progress(&seen(shoot("s", zone), Vec::new()), &mut memory).pop_first();
         assert!(look(None).is_some_and(|(_, found)| found == Progress::Waiting));
         assert!(look(Some("z1")).is_some_and(|(_, found)| found.is_under_way()));
@@ -294,16 +294,16 @@ mod tests {
     fn shoot_without_a_pool_in_the_zone_is_left_alone() {
         let elsewhere = SeenShoot { shoot: shoot("s", None), is_elsewhere: true };
         let seen = Seen { shoots: vec![elsewhere], isolations: Vec::new() };
-        let all = bulk(Wish::Isolate).progress(&seen, &mut Memory::default());
+        let all = bulk(ZoneTask::Isolate).progress(&seen, &mut Memory::default());
         assert!(all.values().all(|one| *one == Progress::Elsewhere && one.is_settled()));
-        assert_eq!(bulk(Wish::Isolate).next(&all).len(), 0);
+        assert_eq!(bulk(ZoneTask::Isolate).next(&all).len(), 0);
     }
 
     #[test]
     fn shoot_is_done_when_its_isolation_lasts_and_again_when_none_is_open() {
-        use Wish::{Isolate, UseAgain};
+        use ZoneTask::{Isolate, UseAgain};
         let waits = || "waits".to_owned();
-        let of = |wish, zone, all| progress(wish, shoot("s", zone), all);
+        let of = |task, zone, all| progress(task, shoot("s", zone), all);
         assert_eq!(of(Isolate, None, vec![]), Progress::Waiting);
         assert!(matches!(of(Isolate, Some("z1"), vec![]), Progress::Working(_)));
         let open = |phase, status| vec![isolation("s", phase, status)];
@@ -327,7 +327,7 @@ mod tests {
         };
         use Progress::{Done, Late, Refused, Waiting, Working};
         let (working, late) = (Working(String::new()), Late(String::new()));
-        let count = |states: &[Progress]| bulk(Wish::Isolate).next(&all(states)).len();
+        let count = |states: &[Progress]| bulk(ZoneTask::Isolate).next(&all(states)).len();
         assert_eq!(count(&[Waiting, Waiting, Waiting]), 2);
         assert_eq!(count(&[Done, working.clone(), Waiting, Waiting]), 1);
         assert_eq!(count(&[late.clone(), working, Waiting]), 0);

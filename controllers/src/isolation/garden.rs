@@ -10,7 +10,7 @@ use repot_api::names::ISOLATED_ZONE;
 use repot_plan::{
     isolation::{
         effect::Effect,
-        observed::{Facts, GardenFacts, Place},
+        observed::{Facts, GardenFacts, SeedNamespace},
         shown::{Direction, Progress, Shown},
     },
     named::Named,
@@ -62,10 +62,10 @@ pub async fn observe(
     Ok((Facts::Garden(facts), Objects { shoot }))
 }
 
-fn place(shoot: &Shoot) -> Option<Place> {
+fn place(shoot: &Shoot) -> Option<SeedNamespace> {
     let namespace = shoot.status.technical_id.clone();
     let seed = shoot.status.seed_name.clone().filter(|seed| !seed.is_empty() && !namespace.is_empty())?;
-    Some(Place { seed, namespace })
+    Some(SeedNamespace { seed, namespace })
 }
 
 fn shown(value: &Value) -> Option<Shown> {
@@ -130,7 +130,7 @@ async fn annotate(context: &Context, shoot: &Shoot, annotations: Value) -> Resul
     outcome.map(drop).map_err(Error::write("annotate the Shoot"))
 }
 
-async fn tell_place(context: &Context, isolation: &ZoneIsolation, place: &Place) -> Result<()> {
+async fn tell_place(context: &Context, isolation: &ZoneIsolation, place: &SeedNamespace) -> Result<()> {
     let status = json!({SEED_NAME: place.seed, TECHNICAL_ID: place.namespace});
     let patch = under(isolation.resource_version(), json!({"status": status}));
     let namespace = isolation.namespace().unwrap_or_default();

@@ -33,11 +33,11 @@ pub struct SeedZone {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Touched {
-    /// Its namespace.
+    /// Namespace of the control plane.
     pub namespace: String,
     /// Its etcds that have members in the zone.
     pub etcds: Vec<TouchedEtcd>,
-    /// kube-apiservers in the zone.
+    /// How many kube-apiservers are in the zone.
     pub api_servers_here: usize,
     /// Ready kube-apiservers elsewhere.
     pub api_servers_left: usize,
@@ -50,7 +50,7 @@ pub struct TouchedEtcd {
     pub name: String,
     /// Members that it has by its StatefulSet.
     pub members: usize,
-    /// Members in the zone.
+    /// How many members are in the zone.
     pub here: usize,
     /// Ready members elsewhere.
     pub left: usize,

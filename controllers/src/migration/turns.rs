@@ -113,7 +113,7 @@ fn is_counted(one: &ControlPlaneMigration, granted: &BTreeSet<String>) -> bool {
     let is_left = one.superseded_by().is_some() || one.continued_by().is_some();
     // A seed that is dead moves nothing, and its part may never end.
     let is_dead = [Side::Source, Side::Destination].into_iter().any(|side| one.is_silent(side));
-    let is_over = one.has_ended() || one.has_side_ended(Side::Garden) || is_left || is_dead;
+    let is_over = one.has_ended() || is_left || is_dead;
     is_paced && !is_over && (has_begun(one, granted) || may_begin(one))
 }
 

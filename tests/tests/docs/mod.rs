@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 const GENERATED: &[&str] = &[
     "docs/reference/rules.md",
     "docs/reference/classic-migration.md",
+    "docs/reference/zone-isolation.md",
     "docs/reference/classic-migration-faults.md",
     "docs/reference/forced-migration.md",
     "docs/reference/live-migration.md",

@@ -1,6 +1,6 @@
 //! What an isolation can request. Effects are states: asking for one twice changes nothing.
 
-use super::{observed::Place, shown::Shown};
+use super::{observed::SeedNamespace, shown::Shown};
 
 /// A request to the outside of the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum Effect {
     /// Garden: the ZoneIsolation says where the control plane is.
     TellPlace {
         /// Where it is.
-        place: Place,
+        place: SeedNamespace,
     },
     /// Garden: `status.zoneIsolation` of the Shoot.
     Tell {

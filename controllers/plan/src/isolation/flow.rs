@@ -82,7 +82,7 @@ fn never_placed(observed: &Observed) -> Option<Reason> {
 }
 
 /// How long a request of the seed may be on its way when all is over.
-const LATE: Duration = Duration::from_secs(300);
+const LATE: Duration = Duration::from_secs(600);
 
 /// The object stays until each side has ended, since it holds what they have left to undo, and for as long as a request may be late: the
 /// seed undoes that, too.

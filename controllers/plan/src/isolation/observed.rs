@@ -74,7 +74,7 @@ pub enum Facts {
 
 /// Which seed has the control plane, and in which namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct SeedNamespace {
     /// Name of the seed.
     pub seed: String,
     /// The namespace, which is the technical ID of the Shoot.
@@ -93,9 +93,9 @@ pub struct GardenFacts {
     /// Whether the Shoot says that this isolation has set its annotation.
     pub is_annotated_by_us: bool,
     /// Where the control plane of the Shoot is; `None` where it is nowhere.
-    pub place: Option<Place>,
+    pub place: Option<SeedNamespace>,
     /// The same, as the ZoneIsolation says.
-    pub told_place: Option<Place>,
+    pub told_place: Option<SeedNamespace>,
     /// Whether Shoots of this garden have `status.zoneIsolation`.
     pub can_show: bool,
     /// `status.zoneIsolation` of the Shoot.
@@ -125,7 +125,7 @@ pub struct SeedFacts {
     pub machines: Vec<String>,
     /// PodDisruptionBudgets of the Shoot that let no Pod end, while machines of the zone are drained.
     pub closed_budgets: Vec<String>,
-    /// The SubnetIsolation.
+    /// How far the SubnetIsolation is.
     pub subnet: SubnetFacts,
 }
 

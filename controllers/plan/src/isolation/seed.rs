@@ -6,6 +6,7 @@ use super::{
     flow::{Context, seed_check},
     notes::Notes,
     observed::{Asked, SeedFacts, ShootLife, SubnetFacts, WorkerFacts},
+    shown::ISOLATED,
     step::{IsolationSide, Step},
 };
 use crate::ledger::Check;
@@ -220,9 +221,6 @@ pub(super) fn note_subnet(context: &Context, notes: &mut Notes) {
 pub(super) fn note_isolated(context: &Context, notes: &mut Notes) {
     notes.isolated = !context.is_settled(Step::IsolationEnds);
 }
-
-/// The reason of a zone in which nothing has to be done.
-pub(super) const ISOLATED: &str = "Isolated";
 
 /// The autoscaler, or a person, may bring machines back, and a control plane that has moved has no SubnetIsolation.
 pub(super) fn is_kept_empty(context: &Context) -> Check {

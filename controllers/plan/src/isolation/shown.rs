@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use repot_apimachinery::time::Time;
 
-use super::{seed::ISOLATED, step::Step};
+use super::step::Step;
 use crate::{
     ledger::{Record, State},
     named_enum,
 };
+
+/// The reason of a zone in which nothing has to be done.
+pub(super) const ISOLATED: &str = "Isolated";
 
 named_enum! {
     /// Which way an isolation goes.
@@ -39,20 +42,20 @@ named_enum! {
 /// `status.zoneIsolation` of a Shoot, but for the time of its last change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// ID of the zone.
+    /// ID that the provider has for the zone.
     pub zone: String,
     /// Code of the zone in the account of the Shoot; empty where it is not known.
     pub code: String,
-    /// Field `phase`.
+    /// What field `phase` says.
     pub direction: Direction,
-    /// Field `status`.
+    /// What field `status` says.
     pub progress: Progress,
 }
 
 /// How long steps may take before they are shown as failed.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Any step.
+    /// So long for any step.
     pub step: Duration,
     /// So much longer while machines are drained.
     pub drain: Duration,

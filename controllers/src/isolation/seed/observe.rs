@@ -19,7 +19,7 @@ use repot_extension::{
 use repot_plan::{
     isolation::{
         Step,
-        observed::{Asked, Facts, IsolationRequest, Place, SeedFacts, SubnetFacts, WorkerFacts},
+        observed::{Asked, Facts, IsolationRequest, SeedFacts, SeedNamespace, SubnetFacts, WorkerFacts},
     },
     ledger::{Phase, State},
 };
@@ -48,9 +48,9 @@ const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// The Nodes of the Shoot, and a client of its API.
 pub struct ShootNodes {
-    /// The client.
+    /// A client of that API.
     pub client: Client,
-    /// All Nodes.
+    /// All Nodes that it has.
     pub nodes: Vec<Node>,
 }
 
@@ -66,7 +66,7 @@ pub struct Objects {
     pub shoot: Option<ShootNodes>,
     /// Names of the Nodes of the zone that take Pods.
     pub open_nodes: Vec<String>,
-    /// The SubnetIsolation.
+    /// The SubnetIsolation, where there is one.
     pub subnet: Option<SubnetIsolation>,
 }
 
@@ -81,7 +81,7 @@ pub async fn observe(
     ledger: &Ledger,
 ) -> Result<(Facts, Objects)> {
     let seed = context.own_client();
-    let Place { seed: seed_name, namespace } = isolation.place().unwrap_or_default();
+    let SeedNamespace { seed: seed_name, namespace } = isolation.place().unwrap_or_default();
     let (workers, deployments, all_machines, infrastructures, cluster, subnet, migration) = futures::try_join!(
         read::list::<Worker>(seed, &namespace, ""),
         objects(seed, &namespace, &MACHINE_DEPLOYMENT),

@@ -15,8 +15,8 @@ use crate::{
         capacity::{Pool, Zone},
         effect::Effect,
         observed::{
-            Asked, Facts, GardenFacts, IsolationRequest, Observed, Place, SeedFacts, ShootLife, SubnetFacts,
-            WorkerFacts,
+            Asked, Facts, GardenFacts, IsolationRequest, Observed, SeedFacts, SeedNamespace, ShootLife,
+            SubnetFacts, WorkerFacts,
         },
         shown::Shown,
     },
@@ -52,7 +52,7 @@ pub(super) struct World {
     pub(super) annotation: Option<String>,
     pub(super) by_annotation: bool,
     pub(super) is_annotated_by_us: bool,
-    pub(super) told_place: Option<Place>,
+    pub(super) told_place: Option<SeedNamespace>,
     pub(super) finalizer: bool,
     pub(super) shown: Option<Shown>,
     /// Machines of the zone: those that take Pods, those that this isolation has cordoned, and one that a person has cordoned.
@@ -135,7 +135,7 @@ impl World {
             is_untold: false,
             annotation: self.annotation.clone(),
             is_annotated_by_us: self.is_annotated_by_us,
-            place: Some(Place { seed: SEED.to_owned(), namespace: "shoot--p--s".to_owned() }),
+            place: Some(SeedNamespace { seed: SEED.to_owned(), namespace: "shoot--p--s".to_owned() }),
             told_place: self.told_place.clone(),
             can_show: self.script.can_show,
             shown: self.shown.clone(),
