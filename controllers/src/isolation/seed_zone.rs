@@ -39,7 +39,7 @@ pub struct Touched {
     pub etcds: Vec<TouchedEtcd>,
     /// How many kube-apiservers are in the zone.
     pub api_servers_here: usize,
-    /// Ready kube-apiservers elsewhere.
+    /// How many ready kube-apiservers are elsewhere.
     pub api_servers_left: usize,
 }
 
@@ -52,7 +52,7 @@ pub struct TouchedEtcd {
     pub members: usize,
     /// How many members are in the zone.
     pub here: usize,
-    /// Ready members elsewhere.
+    /// How many ready members are elsewhere.
     pub left: usize,
 }
 

@@ -1,8 +1,8 @@
 //! Rows of the garden: the isolation is recorded, ends, and is closed.
 
 use super::{
+    context::{Context, garden_check},
     effect::Effect,
-    flow::{Context, garden_check},
     notes::Notes,
     observed::{GardenFacts, ShootLife},
     shown::{self, Shown},

@@ -18,9 +18,10 @@
 //! | `garden.rs`, `seed.rs` | checks and effects of the rows, by side |
 //! | `capacity.rs` | whether other zones can take over |
 //! | `shown.rs` | what the status of the Shoot shows |
-//! | `flow.rs` | the flow of the engine |
+//! | `context.rs`, `flow.rs` | what rows decide on, and the flow of the engine |
 
 pub mod capacity;
+mod context;
 pub mod effect;
 mod flow;
 mod garden;
@@ -31,7 +32,7 @@ pub mod shown;
 mod step;
 mod table;
 
-pub use flow::ZoneIsolationFlow;
+pub use context::ZoneIsolationFlow;
 pub use notes::Notes;
 pub use step::{IsolationSide, Step};
 pub use table::{PLAN, PLAN_VERSION, PLANS};

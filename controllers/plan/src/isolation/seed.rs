@@ -2,8 +2,8 @@
 
 use super::{
     capacity,
+    context::{Context, seed_check},
     effect::Effect,
-    flow::{Context, seed_check},
     notes::Notes,
     observed::{Asked, SeedFacts, ShootLife, SubnetFacts, WorkerFacts},
     shown::ISOLATED,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    flow::{Context, ZoneIsolationFlow},
+    context::{Context, ZoneIsolationFlow},
     garden, seed,
     step::{IsolationSide, Step},
 };

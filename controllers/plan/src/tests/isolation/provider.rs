@@ -96,7 +96,8 @@ impl World {
             Effect::LeaveZone { zone } if may(|seen| seen.worker) => self.ask(Some(zone), Asked::LeaveZone),
             Effect::UseZone if may(|seen| seen.worker) => self.ask(None, Asked::UseZone),
             Effect::ForceMachines { .. } => {
-                if self.others < ALL && self.asked != Some(Asked::UseZone) {
+                // Machines that were ending when it was requested end all the same, whoever has taken the zone back since.
+                if may(|seen| seen.worker) && self.others < ALL && self.asked != Some(Asked::UseZone) {
                     self.broken.get_or_insert("machines end before others have grown");
                 }
                 (self.open, self.ours, self.by_person) = (0, 0, 0);
