@@ -46,24 +46,12 @@ const POLL: Duration = Duration::from_millis(50);
 pub struct Flags {
     #[command(subcommand)]
     task: Option<Task>,
-    #[command(flatten)]
-    question: Option<Question>,
-}
-
-#[derive(Subcommand)]
-enum Task {
-    Isolate(isolate::Flags),
-}
-
-/// Which Shoot is to move where.
-#[derive(Args)]
-struct Question {
     /// Manifest of the Shoot, YAML or JSON, with its status
-    #[arg(long, value_name = "FILE")]
-    shoot: PathBuf,
+    #[arg(long, value_name = "FILE", required = true)]
+    shoot: Option<PathBuf>,
     /// The destination seed
-    #[arg(long, value_name = "SEED")]
-    to: String,
+    #[arg(long, value_name = "SEED", required = true)]
+    to: Option<String>,
     /// Without downtime: as if the Shoot had migration.gardener.cloud/live-migrate=true. Gardener has this switched off unless
     /// gardener-apiserver runs with --feature-gates=LiveControlPlaneMigration=true
     #[arg(long)]
@@ -75,6 +63,12 @@ struct Question {
     facts: FactsFlags,
 }
 
+/// What else is asked about.
+#[derive(Subcommand)]
+enum Task {
+    Isolate(isolate::Flags),
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum Output {
     Text,
@@ -83,15 +77,26 @@ enum Output {
 
 /// Prints the answer; the exit code says whether the move is allowed.
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
-    match (flags.task, flags.question) {
-        (Some(Task::Isolate(flags)), _) => isolate::run(flags).await,
-        (None, Some(question)) => ask(question).await,
+    match (flags.task, flags.shoot, flags.to) {
+        (Some(Task::Isolate(flags)), ..) => isolate::run(flags).await,
+        (None, Some(shoot), Some(to)) => {
+            ask(&Question { shoot, to, live: flags.live, output: flags.output, facts: flags.facts }).await
+        }
         // clap asks for the flags before.
-        (None, None) => bail!("--shoot and --to are missing"),
+        (None, ..) => bail!("--shoot and --to are missing"),
     }
 }
 
-async fn ask(flags: Question) -> anyhow::Result<ExitCode> {
+/// Which Shoot is to move where.
+struct Question {
+    shoot: PathBuf,
+    to: String,
+    live: bool,
+    output: Output,
+    facts: FactsFlags,
+}
+
+async fn ask(flags: &Question) -> anyhow::Result<ExitCode> {
     let mut manifests = read_manifests(&flags.shoot)?;
     manifests.retain(|object| text_at(object, "/kind") == Some("Shoot"));
     let [shoot] = manifests.as_slice() else {

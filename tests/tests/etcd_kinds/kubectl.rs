@@ -9,8 +9,14 @@ use serde_json::{Value, json};
 use super::world::{self, MERGE_PATCH, World, condition, path};
 
 /// The kinds of the group, as kubectl sorts them.
-const KINDS: [&str; 5] =
-    ["controlplanemigrations", "etcdbackups", "etcdmigrations", "etcdrestores", "hostedetcds"];
+const KINDS: [&str; 6] = [
+    "controlplanemigrations",
+    "etcdbackups",
+    "etcdmigrations",
+    "etcdrestores",
+    "hostedetcds",
+    "zoneisolations",
+];
 
 #[test]
 fn kubectl_works_on_every_kind() {
@@ -69,10 +75,11 @@ async fn create(world: &World) -> Result<()> {
         world::restore("back", "main"),
         world::migration("faster", "main"),
         world::control_plane_migration("to-seed-b"),
+        world::zone_isolation("crazy-botany-1"),
     ];
     let list = objects.map(|object| object.to_string()).join("\n");
     let created = world.kubectl.run_with(["create", "-f", "-"], list.as_bytes()).await?.text()?;
-    ensure!(created.lines().count() == 6, "{created}");
+    ensure!(created.lines().count() == 7, "{created}");
     Ok(())
 }
 
@@ -139,8 +146,15 @@ async fn tables(world: &World) -> Result<()> {
     let row =
         ["to-seed-b", "crazy-botany", "Classic", "seed-a", "seed-b", "Running", "SourceApiStopped", "12s"];
     ensure!(rows[1][..8] == row, "{table}");
+    let table = kubectl(world, "get zi").await?;
+    let rows = cells(&table);
+    ensure!(
+        rows[0] == ["NAME", "SHOOT", "ZONE", "CODE", "PHASE", "STATUS", "STEP", "EXPIRES", "AGE"],
+        "{table}"
+    );
+    ensure!(rows[1][..3] == ["crazy-botany-1", "crazy-botany", "euc1-az1"], "{table}");
     let all = kubectl(world, "get repot -o name").await?;
-    ensure!(all.lines().count() == 6, "{all}");
+    ensure!(all.lines().count() == 7, "{all}");
     Ok(())
 }
 

@@ -109,6 +109,12 @@ pub fn control_plane_migration(name: &str) -> Value {
     object("ControlPlaneMigration", name, spec)
 }
 
+/// An isolation of a zone that nobody works on.
+pub fn zone_isolation(name: &str) -> Value {
+    let spec = json!({"shootRef": {"name": "crazy-botany"}, "isolatedZoneID": "euc1-az1"});
+    object("ZoneIsolation", name, spec)
+}
+
 /// A condition as controllers write it.
 pub fn condition(kind: &str, status: &str, reason: &str) -> Value {
     json!({

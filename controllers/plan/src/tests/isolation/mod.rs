@@ -12,7 +12,7 @@ use super::sim::{Build, missed, schedules};
 use crate::isolation::{PLAN, PLANS};
 
 /// As many schedules as a fault may hide in.
-const SCHEDULES: u64 = 4_000;
+const SCHEDULES: u64 = 20_000;
 
 fn sound((): ()) -> Build<World> {
     Build::new((), &PLANS)
