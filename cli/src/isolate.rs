@@ -53,7 +53,7 @@ pub struct Flags {
     /// No other Shoot begins after so many that were refused or take too long
     #[arg(long, default_value = "3", value_name = "COUNT")]
     max_failures: NonZeroUsize,
-    /// Do it
+    /// Change the Shoots; without it nothing is changed
     #[arg(long)]
     yes: bool,
     /// Form of the report

@@ -115,7 +115,7 @@ fn wanted(shoot: &Shoot, all: &[ZoneIsolation]) -> Option<ZoneIsolation> {
     if shoot.metadata.deletion_timestamp.is_some() {
         return None;
     }
-    // One that fails back has removed the annotation, so this is a new wish, unless it has set the annotation itself and late.
+    // One that fails back has removed the annotation, so this is a new request, unless it has set the annotation itself and late.
     let serves = |one: &&ZoneIsolation| {
         let is_late = annotated_by.is_some() && one.uid().as_ref() == annotated_by;
         !one.has_ended() && (!one.is_failing_back() || is_late)
@@ -175,7 +175,7 @@ mod tests {
         let back = isolation("s-1", &json!({"phase": "Failback", "seed": {"phase": "Running"}}));
         assert_eq!(named(std::slice::from_ref(&back)), Some(("s-2".to_owned(), "z1".to_owned())));
         assert_eq!(wanted(&shoot(&json!({})), &[]), None);
-        // A request that was on its way when the isolation ended is no new wish.
+        // A request that was on its way when the isolation ended is no new request.
         let late = shoot(&json!({ISOLATED_ZONE: "z1", ANNOTATED_BY: "s-1"}));
         assert_eq!(wanted(&late, &[back]), None);
     }

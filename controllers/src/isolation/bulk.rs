@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::api::ZoneIsolation;
 use crate::{
-    errors::{causes, is_conflict},
+    errors::{causes, is_conflict, is_forbidden, is_not_found},
     migration::{Error, Result, api::Shoot},
 };
 
@@ -46,7 +46,7 @@ pub enum Progress {
     Late(String),
     /// It was refused, or is not possible: why.
     Refused(String),
-    /// It is there.
+    /// Its zone is as it was asked for.
     Done,
     /// No pool of it uses the zone.
     Elsewhere,
@@ -115,7 +115,7 @@ impl Bulk {
             // Nobody is overruled who has changed it since.
             let progress = match progress {
                 Progress::Waiting if memory.begun.contains(&key) => {
-                    Progress::Refused("somebody has called it off meanwhile".to_owned())
+                    Progress::Refused("somebody has changed its annotation since".to_owned())
                 }
                 progress => progress,
             };
@@ -184,9 +184,11 @@ impl Bulk {
         let params = ListParams::default().labels(selector);
         let shoots = dynamic(garden, namespace, "Shoot").list(&params).await;
         let isolations = typed(garden, namespace).list(&ListParams::default()).await;
-        // Who may not read them is told by the garden where a zone is not used.
-        let profiles = dynamic(garden, None, "CloudProfile").list(&ListParams::default()).await;
-        let profiles = profiles.map(|found| found.items).unwrap_or_default();
+        let profiles = match dynamic(garden, None, "CloudProfile").list(&ListParams::default()).await {
+            // Without the right to read them it is not known which Shoots use the zone, and the webhooks judge that.
+            Err(error) if is_forbidden(&error) || is_not_found(&error) => Vec::new(),
+            found => found.map_err(Error::read("CloudProfiles"))?.items,
+        };
         let profiles: Vec<Value> = profiles.iter().filter_map(|one| serde_json::to_value(one).ok()).collect();
         let shoots = shoots.map_err(Error::read("Shoots"))?.items.into_iter();
         let shoots: Result<Vec<SeenShoot>> = shoots.map(|one| self.seen(&one, &profiles)).collect();

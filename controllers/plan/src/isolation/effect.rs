@@ -21,12 +21,12 @@ pub enum Effect {
     RemoveAnnotation,
     /// Garden: the ZoneIsolation says where the control plane is.
     TellPlace {
-        /// Where it is.
+        /// Seed and namespace of the control plane.
         place: SeedNamespace,
     },
     /// Garden: `status.zoneIsolation` of the Shoot.
     Tell {
-        /// What it says.
+        /// What the status is to say.
         shown: Shown,
     },
     /// Seed: nodes of the zone take no new Pods, and are marked as cordoned by this isolation.

@@ -4,7 +4,7 @@
 //! and the last rows are the failback. Where the isolation is called off in the middle of the failover, the rows that are left count as
 //! reached at once, and the failback follows from there. So there is no rollback table, and an abort is what ends every isolation.
 //!
-//! **No row gives up.** What an isolation wants is a state, and it is sought until somebody takes the wish back: a zone that is half
+//! **No row gives up.** An isolation has a desired state, and works on it until somebody calls it off: a zone that is half
 //! isolated is no better when nobody works on it. A row that takes longer than `spec.stepTimeout` is shown as `Failed` in
 //! `status.zoneIsolation` of the Shoot, and goes on.
 //!

@@ -55,7 +55,7 @@ impl IsolationRequest {
 /// Whether a Shoot is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShootLife {
-    /// It is there.
+    /// It exists and stays.
     Kept,
     /// It is being deleted.
     Ending,
@@ -66,9 +66,9 @@ pub enum ShootLife {
 /// What one side observes of its own cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Facts {
-    /// Of the garden.
+    /// What the garden has.
     Garden(GardenFacts),
-    /// Of the seed.
+    /// What the seed has.
     Seed(Box<SeedFacts>),
 }
 
