@@ -111,6 +111,8 @@ tools: compiler
 	command -v ip >/dev/null || missing="$$missing iproute2"; \
 	command -v nsenter >/dev/null || missing="$$missing util-linux"; \
 	command -v mount >/dev/null || missing="$$missing mount"; \
+	PATH=$$PATH:/usr/sbin command -v nft >/dev/null || missing="$$missing nftables"; \
+	PATH=$$PATH:/usr/sbin command -v iptables >/dev/null || missing="$$missing iptables"; \
 	command -v knotd >/dev/null || missing="$$missing knot"; \
 	command -v unbound >/dev/null || missing="$$missing unbound"; \
 	ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || missing="$$missing libfaketime"; \

@@ -22,6 +22,8 @@ type VM struct {
 	Cluster string `json:"cluster"`
 	// Class is the name of the MachineClass.
 	Class string `json:"class"`
+	// Zone is the one of the MachineClass; it is empty where that has none.
+	Zone string `json:"zone"`
 	// UserData is what the Secret of the MachineClass has for the machine.
 	UserData string `json:"userData"`
 	// By is the name of the controller that asked for the VM.

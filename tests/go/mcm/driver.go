@@ -68,6 +68,9 @@ func (d *countingDriver) CreateMachine(ctx context.Context, request *driver.Crea
 		return nil, err
 	}
 	vm := VM{Name: request.Machine.Name, Cluster: cluster, Class: request.MachineClass.Name}
+	if template := request.MachineClass.NodeTemplate; template != nil {
+		vm.Zone = template.Zone
+	}
 	vm.UserData = string(request.Secret.Data["userData"])
 	vm, err = d.cloud.create(ctx, vm)
 	if err != nil {

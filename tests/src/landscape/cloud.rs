@@ -40,6 +40,8 @@ pub struct Vm {
     pub name: String,
     /// The technical ID of its Shoot.
     pub cluster: String,
+    /// The zone of its MachineClass, which may have none.
+    pub zone: String,
 }
 
 /// What a cloud was asked for since it was started.
@@ -119,6 +121,11 @@ impl Vm {
             let text = value[name].as_str().with_context(|| format!("a VM without {name}"))?;
             anyhow::Ok(text.to_owned())
         };
-        Ok(Self { provider_id: field("providerID")?, name: field("name")?, cluster: field("cluster")? })
+        Ok(Self {
+            provider_id: field("providerID")?,
+            name: field("name")?,
+            cluster: field("cluster")?,
+            zone: field("zone")?,
+        })
     }
 }

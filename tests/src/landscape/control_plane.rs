@@ -44,6 +44,8 @@ pub struct ControlPlaneOptions {
     pub owner_check: (u32, u32),
     /// Whether kube-apiservers reach nodes, webhooks and aggregated APIs through a tunnel only, and nodes have a network of their own.
     pub tunnel: bool,
+    /// Whether nodes have a network of their own without a tunnel.
+    pub network: bool,
 }
 
 /// A Shoot's control plane in one seed.
@@ -68,6 +70,7 @@ impl Default for ControlPlaneOptions {
             api_ttl: 30,
             owner_check: (2, 4),
             tunnel: false,
+            network: false,
         }
     }
 }

@@ -28,6 +28,7 @@ pub mod real_gardenlet;
 pub mod seed;
 pub mod shoot;
 pub mod shoot_network;
+pub mod subnets;
 pub mod tunnel;
 pub mod wide_network;
 
@@ -95,6 +96,8 @@ pub struct Shoot {
     pub control_plane: ControlPlane,
     /// Its nodes, which stay when the control plane moves.
     pub nodes: Nodes,
+    /// The network of its nodes, where they have one.
+    pub network: Option<Arc<ShootNetwork>>,
 }
 
 impl Default for LandscapeOptions {
@@ -169,7 +172,7 @@ impl Landscape {
         options: ControlPlaneOptions,
     ) -> Result<Shoot> {
         let authorities = Arc::new(Authorities::make(&env.make_dir("shoot-keys")?)?);
-        let network = match options.tunnel {
+        let network = match options.tunnel || options.network {
             true => Some(Arc::new(self.start_network(env, &shoot, &authorities).await?)),
             false => None,
         };
@@ -177,7 +180,7 @@ impl Landscape {
             shoot: shoot.clone(),
             authorities: authorities.clone(),
             resolver: self.dns.resolver(),
-            network,
+            network: network.clone(),
         };
         let nodes = Nodes::start(self.cloud.client(), context);
         let control_plane = ControlPlane::new(shoot, authorities, options);
@@ -186,7 +189,7 @@ impl Landscape {
         }
         let cluster = self.cluster_of(&control_plane.shoot, seed).await?;
         control_plane.deploy(self.seed(seed)?, &self.dns, &cluster).await?;
-        let shoot = Shoot { control_plane, nodes };
+        let shoot = Shoot { control_plane, nodes, network };
         shoot.wait_until_ready(&self.dns).await?;
         if shoot.control_plane.options.tunnel {
             let nodes = shoot.ready_nodes(&self.dns).await?;
@@ -203,7 +206,9 @@ impl Landscape {
         authorities: &Arc<Authorities>,
     ) -> Result<ShootNetwork> {
         tunnel::add_image(self)?;
-        ShootNetwork::start(env, shoot, authorities, &self.dns, &self.wide).await
+        let network = ShootNetwork::start(env, shoot, authorities, &self.dns, &self.wide).await?;
+        self.providers.networks.attach(&shoot.technical_id(), network.subnets());
+        Ok(network)
     }
 
     /// Ends all Pods of a Shoot in a seed, so that other Shoots have the machine to themselves. Its extension resources stay.

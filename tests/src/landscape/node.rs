@@ -144,7 +144,7 @@ impl Node {
             if let Some(network) = &self.network
                 && self.joined.is_none()
             {
-                self.joined = Some(network.join(&self.vm.name).await?);
+                self.joined = Some(network.join(&self.vm.name, &self.vm.zone).await?);
             }
             self.write_status(api).await?;
             self.status_due = Instant::now() + STATUS_PERIOD;
@@ -154,11 +154,15 @@ impl Node {
 
     /// Makes the Node unless it exists: a kubelet keeps the Node that it finds.
     async fn register(&self, api: &Api) -> Result<()> {
+        let mut labels = json!({
+            "kubernetes.io/hostname": self.vm.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+        });
+        if !self.vm.zone.is_empty() {
+            labels["topology.kubernetes.io/zone"] = self.vm.zone.as_str().into();
+        }
         let node = json!({
             "apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": self.vm.name, "labels": {
-                "kubernetes.io/hostname": self.vm.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
-            }},
+            "metadata": {"name": self.vm.name, "labels": labels},
             "spec": {"providerID": self.vm.provider_id},
         });
         let answer = api.post("/api/v1/nodes", &node).await?;

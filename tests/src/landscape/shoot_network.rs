@@ -1,18 +1,19 @@
 //! The network of a Shoot's nodes: kubelets and real Pods are in it, and load balancers of all seeds, but no kube-apiserver is.
 //!
 //! ```text
-//!  10.250.0.N  nodes, each with a kubelet at port 10250       10.77.a.b  load balancers of all seeds (`wide_network`)
-//!  10.4.10.10  the Service hook, as kube-proxy would have it  10.0.0.10  names: those of the landscape's zone
+//!  10.250.Z.N  nodes, each with a kubelet at port 10250       10.77.a.b  load balancers of all seeds (`wide_network`)
+//!  10.4.10.10  the Service hook, as kube-proxy would have it  10.0.0.10  names: Services, and those of the landscape's zone
 //!  10.102.a.b  Pods of the first node; each further node has the next range
 //! ```
+//!
+//! Z is the number of the zone. Each zone has addresses of its own, of nodes and of Pods, as subnets of a cloud: they can be cut off.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use parking_lot::Mutex;
@@ -27,15 +28,18 @@ use super::control_plane::API_PORT;
 use super::dns::{Dns, Resolver};
 use super::konnectivity::AGENT;
 use super::shoot::ShootName;
+use super::subnets::Subnets;
 use super::tunnel::{HOOK_IP, HOOK_NAME, HOOK_PORT};
 use super::wide_network::{WideNetwork, here};
 use crate::binaries;
-use crate::pods::{Image, Images, NetworkNode, NodeNetwork};
+use crate::pods::{Balancer, Image, Images, NetworkNode, NodeNetwork};
 use crate::test_env::TestEnv;
 
 /// Where a kubelet serves.
 pub const KUBELET_PORT: u16 = 10250;
 const KUBELET: &str = "kubelet";
+/// The group of nodes.
+const NODES: &str = "system:nodes";
 /// From one look at the record of the API to the next.
 const RECORD_PERIOD: Duration = Duration::from_millis(500);
 
@@ -46,14 +50,13 @@ pub struct ShootNetwork {
     resolver: Resolver,
     wide: Arc<WideNetwork>,
     network: NodeNetwork,
+    subnets: Subnets,
     /// What Pods run for real.
     images: Images,
     dir: PathBuf,
     /// A port of this machine that leads to the API, wherever its record points.
     api_port: u16,
     api_relay: AbortHandle,
-    /// Numbers of nodes by their names. None is given twice.
-    numbers: Mutex<BTreeMap<String, u8>>,
     /// Held by the node that serves the Service hook.
     hook: Mutex<Weak<()>>,
 }
@@ -74,13 +77,17 @@ impl ShootNetwork {
         wide: &Arc<WideNetwork>,
     ) -> Result<Self> {
         let name = shoot.technical_id();
-        let network = NodeNetwork::start(env, &format!("nodes-{name}"), dns.address()).await?;
-        network.add_address(HOOK_IP).await?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let (api_port, resolver) = (listener.local_addr()?.port(), dns.resolver());
-        let relay = relay(listener, shoot.api_domain(), resolver.clone());
+        let api_relay = tokio::spawn(relay(listener, shoot.api_domain(), resolver.clone())).abort_handle();
+        let reader = Reader { shoot, authorities, resolver: &resolver, api_port };
+        let masters = ("admin", "system:masters");
+        let clients = (reader.client(masters).await?, reader.api(masters)?);
+        let network = NodeNetwork::start(env, &format!("nodes-{name}"), dns.address(), clients).await?;
+        network.add_address(HOOK_IP).await?;
         wide.join(&name, network.network());
         Ok(Self {
+            subnets: Subnets::new(network.firewall()),
             shoot: shoot.clone(),
             authorities: authorities.clone(),
             resolver,
@@ -89,17 +96,35 @@ impl ShootNetwork {
             images: Images::default().with(AGENT, Image::of(binaries::find(AGENT)?)),
             dir: env.make_dir(&format!("kubelets-{name}"))?,
             api_port,
-            api_relay: tokio::spawn(relay).abort_handle(),
-            numbers: Mutex::default(),
+            api_relay,
             hook: Mutex::default(),
         })
     }
 
-    /// Adds a node, and waits until its kubelet serves. The first one that there is serves the Service hook as well.
-    pub async fn join(&self, name: &str) -> Result<ShootNode> {
-        let number = self.number(name)?;
-        let address = Ipv4Addr::new(10, 250, 0, number);
-        let node = self.network.add_node(name, number.into(), address).await?;
+    /// What Pods run for real; more may be added before Pods come that have them.
+    pub fn images(&self) -> &Images {
+        &self.images
+    }
+
+    /// The subnets of its zones.
+    pub fn subnets(&self) -> &Subnets {
+        &self.subnets
+    }
+
+    /// What opens addresses of this machine for Services of the Shoot whose Pods are real.
+    pub fn balancer(&self) -> Balancer {
+        self.network.balancer()
+    }
+
+    /// The network itself.
+    pub fn network(&self) -> &NodeNetwork {
+        &self.network
+    }
+
+    /// Adds a node in a zone, and waits until its kubelet serves. The first one that there is serves the Service hook as well.
+    pub async fn join(&self, name: &str, zone: &str) -> Result<ShootNode> {
+        let (address, range) = self.subnets.place(name, zone)?;
+        let node = self.network.add_node(name, range, address).await?;
         let hook = self.claim_hook();
         let mut args = self.kubelet_args(name, address)?;
         if hook.is_some() {
@@ -107,7 +132,10 @@ impl ShootNetwork {
         }
         node.start(&binaries::find(KUBELET)?, &args, "ready").await?;
         let mut joined = ShootNode { node, _hook: hook };
-        joined.node.run_pods(self.client(name).await?, self.api(name)?, self.images.clone());
+        let user = format!("system:node:{name}");
+        let reader = self.reader();
+        let (client, api) = (reader.client((&user, NODES)).await?, reader.api((&user, NODES))?);
+        joined.node.run_pods(client, api, self.images.clone());
         Ok(joined)
     }
 
@@ -115,12 +143,6 @@ impl ShootNetwork {
     pub fn is_real(&self, pod: &Value) -> bool {
         let containers = pod["spec"]["containers"].as_array().map(Vec::as_slice).unwrap_or_default();
         containers.iter().all(|one| self.images.has(one["image"].as_str().unwrap_or_default()))
-    }
-
-    fn number(&self, name: &str) -> Result<u8> {
-        let mut numbers = self.numbers.lock();
-        let next = u8::try_from(numbers.len() + 1).context("all addresses of nodes have been given away")?;
-        Ok(*numbers.entry(name.to_owned()).or_insert(next))
     }
 
     fn claim_hook(&self) -> Option<Arc<()>> {
@@ -153,15 +175,31 @@ impl ShootNetwork {
         Ok([listen, format!("--webhook-cert={}", cert.display()), format!("--webhook-key={}", key.display())])
     }
 
-    fn api(&self, node: &str) -> Result<crate::http::Api> {
-        let user = format!("system:node:{node}");
-        self.authorities.api(&self.shoot, self.resolver.clone(), &user, &["system:nodes"])
+    fn reader(&self) -> Reader<'_> {
+        let Self { shoot, authorities, resolver, api_port, .. } = self;
+        Reader { shoot, authorities, resolver, api_port: *api_port }
+    }
+}
+
+/// Makes clients of the API.
+struct Reader<'a> {
+    shoot: &'a ShootName,
+    authorities: &'a Arc<Authorities>,
+    resolver: &'a Resolver,
+    /// As of [`ShootNetwork`].
+    api_port: u16,
+}
+
+impl Reader<'_> {
+    /// A client of a user with a group. It resolves the name of the API each time.
+    fn api(&self, (user, group): (&str, &str)) -> Result<crate::http::Api> {
+        self.authorities.api(self.shoot, self.resolver.clone(), user, &[group])
     }
 
-    /// A client with watches. Its connections end when the record of the API changes.
-    async fn client(&self, node: &str) -> Result<Client> {
-        let (user, server) = (format!("system:node:{node}"), format!("https://127.0.0.1:{}", self.api_port));
-        let access = self.authorities.access(&server, &user, &["system:nodes"])?;
+    /// The same with watches. Its connections end when the record of the API changes.
+    async fn client(&self, (user, group): (&str, &str)) -> Result<Client> {
+        let server = format!("https://127.0.0.1:{}", self.api_port);
+        let access = self.authorities.access(&server, user, &[group])?;
         let mut kubeconfig: Value = serde_json::from_str(&access.to_kubeconfig())?;
         kubeconfig["clusters"][0]["cluster"]["tls-server-name"] = self.shoot.api_domain().into();
         let kubeconfig = Kubeconfig::from_yaml(&kubeconfig.to_string())?;

@@ -3,19 +3,22 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
-use kube::runtime::{reflector, watcher};
-use tokio::task::AbortHandle;
+use kube::runtime::watcher;
+use tokio::net::TcpSocket;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
 
 use super::host::Host;
 use super::network::PodNetwork;
 use super::node::NodeSpec;
 use super::roster::Roster;
-use super::wire::{DNS_IP, MAX_NODES};
-use super::{DNS_PORT, Ground, Images, dns, lives};
+use super::wire::{MAX_NODES, pods_of};
+use super::{Balancer, Firewall, Ground, Images, follow_slices, lives, serve_names};
 use crate::http;
 use crate::process::Spec;
 use crate::test_env::TestEnv;
@@ -24,7 +27,8 @@ use crate::test_env::TestEnv;
 /// Everything in it ends when it is dropped.
 pub struct NodeNetwork {
     host: Host,
-    names: AbortHandle,
+    balancer: Balancer,
+    _tasks: JoinSet<()>,
 }
 
 /// A node in a [`NodeNetwork`]. Its programs and Pods end when it is dropped.
@@ -37,16 +41,48 @@ pub struct NetworkNode {
 }
 
 impl NodeNetwork {
-    /// Makes a network without nodes, in which names are those of a DNS server of this machine.
+    /// Makes a network without nodes, in which names are those of the cluster's Services and of a DNS server of this machine. The clients
+    /// read Services; the cluster need not serve yet.
     ///
     /// Errors: unless we are root on a kernel with namespaces and overlays.
-    pub async fn start(env: &TestEnv, name: &str, dns_server: SocketAddr) -> Result<Self> {
+    pub async fn start(
+        env: &TestEnv,
+        name: &str,
+        dns_server: SocketAddr,
+        clients: (Client, http::Api),
+    ) -> Result<Self> {
         let host = Host::start(env, name).await?;
-        let socket = host.wire.receive((DNS_IP, DNS_PORT).into())?;
-        // There are no Services: names of a cluster do not exist here.
-        let (no_slices, _) = reflector::store();
-        let names = tokio::spawn(dns::serve(socket, no_slices, Some(dns_server))).abort_handle();
-        Ok(Self { host, names })
+        let ground = Arc::new(Ground::new(host.clone(), clients, Vec::new(), Images::default()));
+        let mut tasks = JoinSet::new();
+        let slices = follow_slices(&ground, &mut tasks);
+        serve_names(&ground, &slices, Some(dns_server), &mut tasks)?;
+        Ok(Self { host, balancer: Balancer { ground, slices }, _tasks: tasks })
+    }
+
+    /// What opens addresses of this machine for Services of the cluster whose Pods are in this network.
+    pub fn balancer(&self) -> Balancer {
+        self.balancer.clone()
+    }
+
+    /// Rules of this network.
+    pub fn firewall(&self) -> Firewall {
+        Firewall::new(self.host.wire.clone())
+    }
+
+    /// The addresses of the Pods of the node with a range, for a [`Firewall`]. The last hop before them is not one of them.
+    pub fn pods_of(range: usize) -> String {
+        pods_of(range)
+    }
+
+    /// Whether a connection from one address of this network to another one is made within a time.
+    pub async fn connects(&self, from: Ipv4Addr, to: SocketAddr, patience: Duration) -> bool {
+        let bound = self.host.wire.within(move || {
+            let socket = TcpSocket::new_v4()?;
+            socket.bind((from, 0).into())?;
+            Ok(socket)
+        });
+        let Ok(socket) = bound else { return false };
+        timeout(patience, socket.connect(to)).await.is_ok_and(|outcome| outcome.is_ok())
     }
 
     /// What opens addresses in this network that lead to servers of this machine.
@@ -74,7 +110,6 @@ impl NodeNetwork {
 
 impl Drop for NodeNetwork {
     fn drop(&mut self) {
-        self.names.abort();
         self.host.roster.close();
     }
 }

@@ -21,7 +21,6 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use anyhow::{Context, Result, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::process::Command;
 
 use super::roster::{Roster, Running};
 use crate::process::Spec;
@@ -133,9 +132,26 @@ impl Wire {
 
     /// Runs a program in the hub to its end.
     pub(super) async fn in_hub(&self, program: &str, args: &[&str]) -> Result<String> {
-        let mut command = Command::new("nsenter");
+        self.in_hub_with(program, args, "").await
+    }
+
+    /// The same with an input.
+    pub(super) async fn in_hub_with(&self, program: &str, args: &[&str], input: &str) -> Result<String> {
+        tool::run(self.command(program, args).into(), input.as_bytes()).await?.text()
+    }
+
+    /// The same where nobody can wait.
+    pub(super) fn in_hub_blocking(&self, program: &str, args: &[&str]) -> io::Result<()> {
+        self.command(program, args).output().map(drop)
+    }
+
+    /// Programs of administrators are found, too.
+    fn command(&self, program: &str, args: &[&str]) -> std::process::Command {
+        let mut command = std::process::Command::new("nsenter");
         command.args([&self.network_option(), &self.mounts()]).arg(program).args(args);
-        tool::run(command, b"").await?.text()
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
+        command
     }
 
     /// nsenter's option for the network of the hub.
@@ -250,6 +266,12 @@ pub(super) fn gateway(node: usize) -> Ipv4Addr {
 /// The addresses of its pods.
 pub(super) fn range(node: usize) -> String {
     format!("10.{}.0.0/16", network(node))
+}
+
+/// The addresses of its pods, without that of their gateway.
+pub(super) fn pods_of(node: usize) -> String {
+    let second = network(node);
+    format!("10.{second}.0.2-10.{second}.255.255")
 }
 
 fn network(node: usize) -> u8 {

@@ -10,6 +10,7 @@ use repot_extension::{Context, Failure, Outcome, Provider, State};
 use serde_json::json;
 
 use super::journal::Log;
+use crate::landscape::subnets::Subnets;
 
 /// The addresses of nodes.
 const NODES: &str = "10.5.0.0/16";
@@ -24,8 +25,10 @@ pub struct CloudNetworks(Arc<Mutex<Inventory>>);
 #[derive(Debug, Default)]
 struct Inventory {
     networks: BTreeMap<String, Network>,
-    /// Zones that are cut off, with the ID of the rule, by Shoot.
-    isolated: BTreeMap<String, (String, String)>,
+    /// Zones that are cut off, by Shoot.
+    isolated: BTreeMap<String, String>,
+    /// Subnets in which packets really pass, by Shoot. Others have no nodes with a network.
+    subnets: BTreeMap<String, Subnets>,
     counters: NetworkCounters,
 }
 
@@ -63,18 +66,34 @@ impl CloudNetworks {
 
     /// The zone of a Shoot that is cut off, by its technical ID.
     pub fn isolated_of(&self, cluster: &str) -> Option<String> {
-        self.0.lock().isolated.get(cluster).map(|(zone, _)| zone.clone())
+        self.0.lock().isolated.get(cluster).cloned()
+    }
+
+    /// Says where packets of the nodes of a Shoot really pass.
+    pub fn attach(&self, cluster: &str, subnets: &Subnets) {
+        self.0.lock().subnets.insert(cluster.to_owned(), subnets.clone());
     }
 
     /// Cuts a zone off, and gives the ID of the rule; the same one where it is cut off already.
-    pub(super) fn isolate(&self, cluster: &str, zone: &str) -> String {
-        let id = format!("acl-{cluster}-{zone}");
-        self.0.lock().isolated.insert(cluster.to_owned(), (zone.to_owned(), id.clone()));
-        id
+    pub(super) async fn isolate(&self, cluster: &str, zone: &str) -> Result<String, Failure> {
+        if let Some(subnets) = self.subnets_of(cluster) {
+            subnets.isolate(zone).await.map_err(refused)?;
+        }
+        self.0.lock().isolated.insert(cluster.to_owned(), zone.to_owned());
+        Ok(format!("acl-{cluster}-{zone}"))
     }
 
-    pub(super) fn release(&self, cluster: &str) {
+    /// Undoes that for whatever zone it was done.
+    pub(super) async fn release(&self, cluster: &str) -> Result<(), Failure> {
+        if let Some(subnets) = self.subnets_of(cluster) {
+            subnets.release().await.map_err(refused)?;
+        }
         self.0.lock().isolated.remove(cluster);
+        Ok(())
+    }
+
+    fn subnets_of(&self, cluster: &str) -> Option<Subnets> {
+        self.0.lock().subnets.get(cluster).cloned()
     }
 
     /// Makes a network, and gives its state.
@@ -170,6 +189,10 @@ impl Provider for InfrastructureProvider {
         }
         Ok(Outcome::new())
     }
+}
+
+fn refused(error: anyhow::Error) -> Failure {
+    Failure::new(format!("the rules of the network: {error:#}"))
 }
 
 fn bytes(state: State) -> Result<Vec<u8>, Failure> {

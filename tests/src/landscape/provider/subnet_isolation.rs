@@ -72,7 +72,7 @@ impl Provider for SubnetIsolationProvider {
         self.log.record("reconcile", object);
         let zone = zone_of_id(&object.spec.isolated_zone_id);
         self.wait_for_machines(&zone, object, context).await?;
-        let id = self.networks.isolate(&object.namespace().unwrap_or_default(), &zone);
+        let id = self.networks.isolate(&object.namespace().unwrap_or_default(), &zone).await?;
         let status = json!({
             "apiVersion": "local.provider.extensions.gardener.cloud/v1alpha1", "kind": "SubnetIsolationStatus",
             "isolatedZoneCode": zone, "aclID": id, "aclStatus": "created",
@@ -104,7 +104,7 @@ impl Provider for SubnetIsolationProvider {
         _: &Context<SubnetIsolation>,
     ) -> Result<Outcome, Failure> {
         self.log.record("delete", object);
-        self.networks.release(&object.namespace().unwrap_or_default());
+        self.networks.release(&object.namespace().unwrap_or_default()).await?;
         Ok(Outcome::new())
     }
 }

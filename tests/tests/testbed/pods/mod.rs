@@ -2,6 +2,7 @@
 
 mod containers;
 mod etcd;
+mod firewall;
 mod lost;
 mod volumes;
 mod workloads;
