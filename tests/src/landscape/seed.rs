@@ -157,7 +157,7 @@ impl Seed {
     }
 }
 
-/// The StorageClass, and the kinds of Etcds, machines and extensions.
+/// The StorageClass, the kinds of Etcds, machines and extensions, and the policy that comes with Repot.
 async fn apply_kinds(cluster: &Garden) -> Result<()> {
     let garden = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": GARDEN}});
     cluster.apply(&[PodRunner::storage_class(STORAGE_CLASS, "Immediate", "Delete"), garden]).await?;
@@ -166,6 +166,8 @@ async fn apply_kinds(cluster: &Garden) -> Result<()> {
         let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds").join(file).display().to_string();
         cluster.kubectl(["apply", "--server-side", "-f", &crds]).await?.text()?;
     }
+    let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/policies/keep-infrastructure.yaml");
+    cluster.kubectl(["apply", "-f", policy]).await?.text()?;
     let established = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
     cluster.kubectl(established).await?.text().map(drop)
 }

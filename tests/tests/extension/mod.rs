@@ -2,6 +2,7 @@
 
 mod contract;
 mod interruptions;
+mod kept_networks;
 mod migration;
 mod ownership;
 mod world;
