@@ -41,7 +41,7 @@ pub enum Effect {
         /// ID of the zone.
         zone: String,
     },
-    /// Seed: the Worker uses all zones, and its controller was asked for that once.
+    /// Seed: the Worker uses all zones, and its controller was asked for that once. Machines that came to other zones meanwhile end first.
     UseZone,
     /// Seed: machines of the zone are deleted without waiting for their Pods.
     ForceMachines {

@@ -128,7 +128,7 @@ static TABLE: &[IsolationRow] = &[
     Row {
         after: &[Step::SubnetReleased],
         guard: seed::is_shoot_kept,
-        does: "The Worker uses all zones again, and its controller reports success.",
+        does: "The Worker uses all zones again, and its controller reports success. In other zones, machines that came meanwhile end first.",
         advice: "see in the Worker what its controller reports",
         effects: seed::restore_worker,
         ..endless(IsolationSide::Seed, Step::WorkerRestored, seed::is_worker_restored)

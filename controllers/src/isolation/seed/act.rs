@@ -50,7 +50,10 @@ pub async fn act(
             None => Ok(()),
         },
         Effect::LeaveZone { zone } => ask(seed, objects, request, Some(zone), Asked::LeaveZone).await,
-        Effect::UseZone => ask(seed, objects, request, None, Asked::UseZone).await,
+        Effect::UseZone => {
+            end_added_first(seed, objects).await?;
+            ask(seed, objects, request, None, Asked::UseZone).await
+        }
         Effect::ForceMachines { machines } => force(seed, objects, machines).await,
         Effect::IsolateSubnet { zone } => isolate(seed, objects, zone).await,
         Effect::ReleaseSubnet => release(seed, objects).await,
@@ -109,6 +112,23 @@ async fn force(seed: &Client, objects: &Objects, names: &[String]) -> Result<()>
         match all.patch(&name, &params(), &Patch::Merge(patch)).await {
             Err(error) if is_not_found(&error) || is_conflict(&error) => {}
             outcome => drop(outcome.map_err(Error::write(format!("end Machine {name}")))?),
+        }
+    }
+    Ok(())
+}
+
+/// Other zones have too many machines as soon as the zone is used again. Those that they had before stay.
+async fn end_added_first(seed: &Client, objects: &Objects) -> Result<()> {
+    let all = Api::<DynamicObject>::namespaced_with(seed.clone(), &objects.namespace, &MACHINE.resource());
+    for machine in &objects.added {
+        let name = machine.name_any();
+        let mut patch = machines::end_first();
+        patch["metadata"]["uid"] = machine.uid().into();
+        match all.patch(&name, &params(), &Patch::Merge(patch)).await {
+            Err(error) if is_not_found(&error) || is_conflict(&error) => {}
+            outcome => {
+                drop(outcome.map_err(Error::write(format!("mark Machine {name} as the first to end")))?)
+            }
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 //!
 //! A MachineDeployment is named by the index of its zone in the pool, `<namespace>-<pool>-z<index>`, from 1 on (Gardener).
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{ResourceExt, core::DynamicObject};
 use repot_extension::kinds::{Worker, WorkerPool};
 use repot_plan::isolation::capacity::{Pool, Zone};
@@ -71,6 +72,29 @@ pub fn is_forced(machine: &DynamicObject) -> bool {
     machine.labels().get(FORCE.0).map(String::as_str) == Some(FORCE.1)
 }
 
+/// Annotation by which machine-controller-manager chooses which Machines end first where there are too many: those with the smallest number.
+/// One without it has 3.
+const PRIORITY: (&str, &str) = ("machinepriority.machine.sapcloud.io", "1");
+
+/// Machines that came after a time to other zones than that of `of_zone`, stay, and have no priority of somebody else.
+pub fn added(all: &[DynamicObject], of_zone: &[DynamicObject], since: Option<&Time>) -> Vec<DynamicObject> {
+    let is_in_zone = |machine: &DynamicObject| of_zone.iter().any(|one| one.name_any() == machine.name_any());
+    let is_newer = |machine: &DynamicObject| {
+        since.is_some_and(|since| machine.creation_timestamp().is_some_and(|created| created.0 > since.0))
+    };
+    let is_added = |machine: &&DynamicObject| {
+        let is_open =
+            machine.metadata.deletion_timestamp.is_none() && !machine.annotations().contains_key(PRIORITY.0);
+        is_open && is_newer(machine) && !is_in_zone(machine)
+    };
+    all.iter().filter(is_added).cloned().collect()
+}
+
+/// A patch that makes a Machine one of the first to end.
+pub fn end_first() -> Value {
+    serde_json::json!({"metadata": {"annotations": {PRIORITY.0: PRIORITY.1}}})
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -94,6 +118,25 @@ mod tests {
             "metadata": {"name": name, "labels": labels}, "spec": {"replicas": replicas},
         }))
         .expect("an object")
+    }
+
+    #[test]
+    fn machines_that_came_in_place_of_others_end_first() {
+        let machine = |name: &str, created: &str, annotations: Value| -> DynamicObject {
+            let metadata = json!({"name": name, "creationTimestamp": created, "annotations": annotations});
+            serde_json::from_value(json!({"metadata": metadata})).expect("a Machine")
+        };
+        let since: Time = serde_json::from_value(json!("2026-01-01T10:00:00Z")).expect("a time");
+        let all = [
+            machine("before", "2026-01-01T09:00:00Z", json!({})),
+            machine("new", "2026-01-01T10:00:01Z", json!({})),
+            machine("chosen", "2026-01-01T10:00:01Z", json!({PRIORITY.0: "5"})),
+            machine("in-zone", "2026-01-01T10:00:01Z", json!({})),
+        ];
+        let found = |since| added(&all, &all[3..], since);
+        assert_eq!(found(Some(&since)).iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["new"]);
+        assert!(found(None).is_empty());
+        assert_eq!(end_first()["metadata"]["annotations"]["machinepriority.machine.sapcloud.io"], "1");
     }
 
     #[test]

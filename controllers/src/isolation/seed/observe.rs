@@ -62,6 +62,8 @@ pub struct Objects {
     pub worker: Option<Worker>,
     /// Machines of the zone.
     pub machines: Vec<DynamicObject>,
+    /// Machines of other zones that came in place of them, and are not marked as the first to end.
+    pub added: Vec<DynamicObject>,
     /// The API of the Shoot and its Nodes, where they are asked for and it answers.
     pub shoot: Option<ShootNodes>,
     /// Names of the Nodes of the zone that take Pods.
@@ -96,6 +98,7 @@ pub async fn observe(
     let code = ledger.notes.zone_code.clone().or_else(|| zone_code.clone()).unwrap_or_default();
     let of_zone = worker.as_ref().map(|worker| machines::of_zone(worker, &namespace, &code, &all_machines));
     let machines: Vec<DynamicObject> = of_zone.unwrap_or_default().into_iter().cloned().collect();
+    let added = machines::added(&all_machines, &machines, isolation.creation_timestamp().as_ref());
     let hibernated = shoot.is_some_and(|shoot| shoot.status.is_hibernated == Some(true));
     let found = nodes_of(seed, &namespace, ledger, hibernated).await;
     let of_machines: BTreeSet<String> =
@@ -117,7 +120,7 @@ pub async fn observe(
         subnet: subnet_facts(subnet.as_ref(), &request.zone),
     };
     let open_nodes = open.unwrap_or_default();
-    let objects = Objects { namespace, worker, machines, shoot: found, open_nodes, subnet };
+    let objects = Objects { namespace, worker, machines, added, shoot: found, open_nodes, subnet };
     Ok((Facts::Seed(Box::new(facts)), objects))
 }
 
