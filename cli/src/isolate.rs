@@ -1,7 +1,12 @@
 //! `repot isolate`: a zone of many Shoots is left, or used again.
 
 use std::{
-    collections::BTreeMap, fmt::Write as _, io::Write, num::NonZeroUsize, process::ExitCode, time::Duration,
+    collections::BTreeMap,
+    fmt::Write as _,
+    io::Write,
+    num::NonZeroUsize,
+    process::ExitCode,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
@@ -56,6 +61,9 @@ pub struct Flags {
     /// Change the Shoots; without it nothing is changed
     #[arg(long)]
     yes: bool,
+    /// After so long no other Shoot begins, and the report comes at once; those that have begun go on [default: no limit]
+    #[arg(long, value_name = "DURATION", value_parser = crate::serving::duration)]
+    timeout: Option<Duration>,
     /// Form of the report
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -82,7 +90,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     };
     let work = Work { garden, namespace, selector: flags.selector.clone(), bulk };
     let all = match flags.yes {
-        true => work.to_its_end().await?,
+        true => work.to_its_end(flags.timeout).await?,
         false => work.bulk.progress(&work.read().await?, &mut Memory::default()),
     };
     let text = match flags.output {
@@ -111,9 +119,10 @@ impl Work {
         seen.context("failed to read the Shoots")
     }
 
-    /// Until all are done, or none begins any more and none is on its way, or a signal.
-    async fn to_its_end(&self) -> anyhow::Result<BTreeMap<Key, Progress>> {
-        let stop = stop_on_signals()?;
+    /// Until all are done, or none begins any more and none is on its way, or a signal, or a time.
+    async fn to_its_end(&self, timeout: Option<Duration>) -> anyhow::Result<BTreeMap<Key, Progress>> {
+        let (stop, start) = (stop_on_signals()?, Instant::now());
+        let is_late = || timeout.is_some_and(|timeout| start.elapsed() >= timeout);
         let (mut memory, mut told, mut failures) = (Memory::default(), BTreeMap::new(), 0);
         loop {
             match self.read().await {
@@ -123,7 +132,7 @@ impl Work {
                     tell(&all, &mut told);
                     let next = self.bulk.next(&all);
                     let is_over = next.is_empty() && !all.values().any(Progress::is_under_way);
-                    if is_over || stop.is_cancelled() {
+                    if is_over || stop.is_cancelled() || is_late() {
                         return Ok(all);
                     }
                     for key in next {
@@ -132,7 +141,7 @@ impl Work {
                     }
                 }
                 // A garden that does not answer for a moment ends nothing.
-                Err(error) if failures < READ_FAILURES && !stop.is_cancelled() => {
+                Err(error) if failures < READ_FAILURES && !stop.is_cancelled() && !is_late() => {
                     failures += 1;
                     eprintln!("repot: {error:#}; trying again");
                 }
