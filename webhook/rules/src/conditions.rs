@@ -137,5 +137,11 @@ pub(crate) const ENDED_OR_SPEC: &str = concat!(
      && (\"migration.gardener.cloud/live-migrate\" in oldObject.?metadata.?annotations.orValue({}) \
      || oldObject.?status.?lastOperation.?type.orValue(\"\") == \"LiveMigrate\")"
 );
+/// Whether a zone of the Shoot is isolated, or fails back.
+pub(crate) const ISOLATED: &str = "object.?metadata.?annotations.orValue({})[?\"shoot.gardener.cloud/isolated-zone\"].orValue(\"\") != \"\" \
+     || object.?status.?zoneIsolation.?isolatedZoneID.orValue(\"\") != \"\"";
+/// Pools have versions of their own.
+pub(crate) const VERSIONS_CHANGE: &str = "object.?spec.?kubernetes.?version.orValue(\"\") != oldObject.?spec.?kubernetes.?version.orValue(\"\") \
+     || object.?spec.?provider.?workers.orValue([]) != oldObject.?spec.?provider.?workers.orValue([])";
 pub(crate) const OWNER_RECORD: &str = "[object, oldObject].exists(o, o != null && o.?spec.?recordType.orValue(\"\") == \"TXT\" \
      && o.?spec.?name.orValue(\"\").startsWith(\"owner.\"))";

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::watch::Watch;
+use crate::watch::{ISOLATED_VERSIONS, Watch};
 
 /// What is opened of a value.
 #[derive(Debug)]
@@ -74,6 +74,17 @@ static SHOOT: Projection = Members(&[
     ),
 ]);
 
+/// A Shoot whose versions are compared.
+static VERSIONED_SHOOT: Projection = Members(&[
+    ("apiVersion", Whole),
+    ("kind", Whole),
+    ("metadata", Metadata),
+    ("spec", Members(&[("kubernetes", Members(&[("version", Whole)])), ("provider", POOL_VERSIONS)])),
+    ("status", Members(&[("zoneIsolation", Whole)])),
+]);
+const POOL_VERSIONS: Projection =
+    Members(&[("workers", Items(&[("kubernetes", Whole), ("machine", Whole), ("name", Whole)]))]);
+
 impl Projection {
     /// For the objects that a webhook is asked about.
     #[must_use]
@@ -83,6 +94,7 @@ impl Projection {
             all.map(|name| name.split('/').next()).all(|name| name == Some(resource))
         };
         match () {
+            () if watch.name == ISOLATED_VERSIONS.name => &VERSIONED_SHOOT,
             () if only("shoots") => &SHOOT,
             () if only("shootstates") => &STATE,
             () => &ANY,

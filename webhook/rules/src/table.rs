@@ -7,8 +7,8 @@ use crate::{
     finding::{Finding, PatchOp},
     forced, isolation, live, migration, state,
     watch::{
-        ANNOTATION_CHANGES, ETCD_WORKFLOWS, ETCDS, MOVING_SHOOTS, OWNER_RECORDS, SEED_CHANGE, SHOOT_DEFAULTS,
-        SHOOT_STATE_DEFAULTS, SHOOT_STATE_DELETIONS, SHOOT_STATES, Watch,
+        ANNOTATION_CHANGES, ETCD_WORKFLOWS, ETCDS, ISOLATED_VERSIONS, MOVING_SHOOTS, OWNER_RECORDS,
+        SEED_CHANGE, SHOOT_DEFAULTS, SHOOT_STATE_DEFAULTS, SHOOT_STATE_DELETIONS, SHOOT_STATES, Watch,
     },
 };
 
@@ -171,6 +171,8 @@ pub static RULES: &[Rule] = &[
         "No Shoot moves while one of its zones is isolated or fails back; one whose source is dead may."),
     rule("no-maintenance-while-isolated", ISOLATION, &[&ANNOTATION_CHANGES], isolation::no_maintenance_while_isolated::judge,
         "No maintenance is asked for while a zone is isolated."),
+    rule("versions-kept-while-isolated", ISOLATION, &[&ISOLATED_VERSIONS], isolation::versions_kept::judge,
+        "Versions of Kubernetes and of machine images stay while a zone is isolated, so maintenance is made up for after it."),
     rule("isolation-reconciled", ISOLATION, &[&ANNOTATION_CHANGES], isolation::isolation_reconciled::judge,
         "An isolation that begins or ends without a reconciliation is warned of."),
 

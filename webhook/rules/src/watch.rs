@@ -4,8 +4,8 @@
 use repot_api::names::{CORE_GROUP, DRUID_GROUP, EXTENSIONS_GROUP, MIGRATION_GROUP};
 
 use crate::conditions::{
-    DELETION_UNCONFIRMED, ENDED_OR_SPEC, FILLED_IN, LIVE_MIGRATION_ENDED, MARKER_SET, MARKER_WITHDRAWN,
-    MOVING, OWNER_RECORD, REQUEST_CHANGES, SEED_CHANGES,
+    DELETION_UNCONFIRMED, ENDED_OR_SPEC, FILLED_IN, ISOLATED, LIVE_MIGRATION_ENDED, MARKER_SET,
+    MARKER_WITHDRAWN, MOVING, OWNER_RECORD, REQUEST_CHANGES, SEED_CHANGES, VERSIONS_CHANGE,
 };
 
 /// What kube-apiserver does while the webhook does not answer.
@@ -159,6 +159,19 @@ pub static ENDED_LIVE_MIGRATIONS: Watch = Watch {
     why: "such a Shoot is mostly back at its source and free, so its writes wait for nobody",
 };
 
+/// Other versions of a Shoot one of whose zones is isolated.
+pub static ISOLATED_VERSIONS: Watch = Watch {
+    name: "isolated-versions",
+    place: HomeCluster::Garden,
+    mutating: false,
+    matches: &[Match { groups: &[CORE_GROUP], resources: &["shoots"], operations: UPDATE }],
+    rules_of: None,
+    conditions: &[("zone-is-isolated", ISOLATED), ("versions-may-change", VERSIONS_CHANGE)],
+    failure_policy: FailurePolicy::Fail,
+    timeout_seconds: 2,
+    why: "another version rolls the nodes that are left; Shoots without an isolated zone are not asked about",
+};
+
 /// Creations and updates of ShootStates.
 pub static SHOOT_STATES: Watch = Watch {
     name: "shootstates",
@@ -279,6 +292,7 @@ pub static WATCHES: &[&Watch] = &[
     &MOVING_SHOOTS,
     &CHANGED_REQUESTS,
     &ENDED_LIVE_MIGRATIONS,
+    &ISOLATED_VERSIONS,
     &SHOOT_STATES,
     &SHOOT_STATE_DELETIONS,
     &ETCD_WORKFLOWS,

@@ -107,6 +107,49 @@ fn rejects_maintenance_while_isolated() {
 }
 
 #[test]
+fn versions_stay_while_isolated_and_pools_may_come_and_grow() {
+    const RULE: &str = "versions-kept-while-isolated";
+    let pool = |version: &'static str, maximum: u32| {
+        json!({
+            "name": "w", "zones": ["eu-1a", "eu-1b"], "maximum": maximum,
+            "machine": {"type": "m", "image": {"name": "linux", "version": version}},
+        })
+    };
+    let with = |isolated: bool, kubernetes: &'static str, pools: Vec<Value>| {
+        move |shoot: &mut Value| {
+            if isolated {
+                annotate(shoot, ZONE, "euc1-az1");
+            }
+            shoot["spec"]["kubernetes"] = json!({"version": kubernetes});
+            shoot["spec"]["provider"]["workers"] = pools.into();
+        }
+    };
+    let old = |isolated| with(isolated, "1.33.1", vec![pool("1.0", 3)]);
+    let second =
+        json!({"name": "x", "zones": ["eu-1a"], "machine": {"image": {"name": "linux", "version": "2.0"}}});
+    for (kubernetes, pools, refused) in [
+        ("1.33.1", vec![pool("1.0", 9)], false),
+        ("1.33.1", vec![pool("1.0", 3), second], false),
+        ("1.33.2", vec![pool("1.0", 3)], true),
+        ("1.33.1", vec![pool("1.1", 3)], true),
+    ] {
+        let expected: &[&str] = if refused { &[RULE] } else { &[] };
+        let change = update(old(true), with(true, kubernetes, pools.clone()));
+        rejects(&change, &mk_facts(), expected);
+        accepts(&update(old(false), with(false, kubernetes, pools)), &mk_facts());
+    }
+    // Both at once, and what fails back.
+    rejects(&update(old(false), with(true, "1.34.0", vec![pool("1.0", 3)])), &mk_facts(), &[RULE]);
+    let fails_back = |shoot: &mut Value| {
+        shoot["status"]["zoneIsolation"] = json!({"isolatedZoneID": "euc1-az1", "isolatedZoneCode": "eu-1a", "phase": "Failback", "status": "InProgress"});
+    };
+    let mut change = update(old(false), with(false, "1.34.0", vec![pool("1.0", 3)]));
+    fails_back(&mut change.old);
+    fails_back(&mut change.new);
+    rejects(&change, &mk_facts(), &[RULE]);
+}
+
+#[test]
 fn an_empty_zone_is_none() {
     let emptied = isolate("");
     for change in [update(rests, &emptied), update(isolate("euc1-az1"), &emptied)] {
