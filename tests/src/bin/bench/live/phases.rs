@@ -72,6 +72,7 @@ pub fn seen(writes: &[Write], phase: &Phase) -> Value {
         "seconds": (phase.to - phase.from).round() as u64,
         "writes": millis.len(),
         "failed": own.len() - millis.len(),
+        "repeated": own.iter().map(|write| write.repeated).sum::<u32>(),
         "p50Millis": proc::percentile(&millis, 50.0),
         "p99Millis": proc::percentile(&millis, 99.0),
         "longestGapMillis": longest_gap(writes, phase),
@@ -106,7 +107,12 @@ mod tests {
 
     #[test]
     fn gap_belongs_to_the_part_in_which_it_ends() {
-        let write = |begun: f64, ended: f64, is_acknowledged: bool| Write { begun, ended, is_acknowledged };
+        let write = |begun: f64, ended: f64, is_acknowledged: bool| Write {
+            begun,
+            ended,
+            is_acknowledged,
+            repeated: 0,
+        };
         let writes =
             [write(1.0, 1.1, true), write(1.2, 4.0, false), write(4.1, 4.2, true), write(5.0, 5.1, true)];
         let phase = |from: f64, to: f64| Phase { name: "p", from, to };

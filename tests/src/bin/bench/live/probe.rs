@@ -17,12 +17,14 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// A write without an answer after this time has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One write: when it was begun and answered, in seconds since 1970, and whether it was acknowledged.
+/// One write: when it was begun and answered, in seconds since 1970, whether it was acknowledged, and how often the API server asked for it
+/// to be repeated.
 #[derive(Clone, Copy, Debug)]
 pub struct Write {
     pub begun: f64,
     pub ended: f64,
     pub is_acknowledged: bool,
+    pub repeated: u32,
 }
 
 /// A client that writes until it is dropped.
@@ -63,22 +65,25 @@ async fn write(api: Api, writes: Arc<Mutex<Vec<Write>>>) {
     let mut ticks = interval(PERIOD);
     for number in 0_u64.. {
         ticks.tick().await;
-        let begun = now();
-        let is_acknowledged =
-            timeout(PATIENCE, repeated(&api, number)).await.is_ok_and(|outcome| outcome.is_ok());
-        writes.lock().push(Write { begun, ended: now(), is_acknowledged });
+        let (begun, mut repeated) = (now(), 0);
+        let outcome = timeout(PATIENCE, patiently(&api, number, &mut repeated)).await;
+        let is_acknowledged = outcome.is_ok_and(|outcome| outcome.is_ok());
+        writes.lock().push(Write { begun, ended: now(), is_acknowledged, repeated });
     }
 }
 
 /// As client-go does: what the API server refuses with a time is asked again.
-async fn repeated(api: &Api, number: u64) -> Result<()> {
+async fn patiently(api: &Api, number: u64, repeated: &mut u32) -> Result<()> {
     loop {
         let patch = json!({"data": {"number": number.to_string()}});
         let answer =
             api.patch(&format!("{CONFIG_MAPS}/{NAME}"), "application/merge-patch+json", &patch).await?;
         let pause = answer.headers.get("Retry-After").and_then(|text| text.to_str().ok()?.parse().ok());
         match pause.filter(|_| answer.status == 429 || answer.status >= 500) {
-            Some(seconds) => sleep(Duration::from_secs(seconds)).await,
+            Some(seconds) => {
+                *repeated += 1;
+                sleep(Duration::from_secs(seconds)).await;
+            }
             None => return answer.ok().map(drop),
         }
     }

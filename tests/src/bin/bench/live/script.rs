@@ -109,7 +109,7 @@ async fn write(client: Arc<Mutex<Client>>, writes: Arc<Mutex<Vec<Write>>>) {
         let (begun, mut kv) = (probe::now(), client.lock().kv_client());
         let put = timeout(PATIENCE, kv.put("probe", number.to_string(), None)).await;
         let is_acknowledged = put.is_ok_and(|outcome| outcome.is_ok());
-        writes.lock().push(Write { begun, ended: probe::now(), is_acknowledged });
+        writes.lock().push(Write { begun, ended: probe::now(), is_acknowledged, repeated: 0 });
     }
 }
 
