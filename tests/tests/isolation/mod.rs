@@ -1,12 +1,20 @@
 //! A zone of a Shoot is isolated, by real controllers: machines go to other zones, by the real machine-controller-manager, and come back.
 
+mod deletion;
+mod many;
+mod workload;
+mod writers;
+mod zonal_etcd;
+
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
+use repot_tests::http::Answer;
 use repot_tests::landscape::{ControlPlaneOptions, DEADLINE};
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
+use crate::migration::story;
 use crate::migration::world::{SEEDS, World, run, small};
 
 const ANNOTATION: &str = "shoot.gardener.cloud/isolated-zone";
@@ -41,6 +49,7 @@ fn zone_is_left_and_used_again_and_no_machine_of_another_zone_ends() {
         let cluster = world.name().technical_id();
         let networks = &world.landscape.providers.networks;
         ensure!(networks.isolated_of(&cluster).as_deref() == Some(ZONE.1), "the networks are not cut off");
+        ensure_one_zone_at_once(&world).await?;
 
         annotate(&world, &Value::Null).await?;
         until_shown(&world, ("Failback", "Done")).await?;
@@ -51,8 +60,8 @@ fn zone_is_left_and_used_again_and_no_machine_of_another_zone_ends() {
             Ok(after)
         })
         .await?;
-        // Machines that came in place of those of the zone may end again; no other one does.
-        ensure!(others(&after).is_subset(&others(&during)), "before {during:?}, after {after:?}");
+        // Machines that came in place of those of the zone end again, and no other one does.
+        ensure!(others(&after) == others(&before), "before {before:?}, {during:?}, after {after:?}");
         world.stop(SEEDS.0).await
     });
 }
@@ -70,15 +79,46 @@ async fn machines(world: &World) -> Result<BTreeSet<(String, String)>> {
 }
 
 async fn annotate(world: &World, zone: &Value) -> Result<()> {
-    let garden = world.landscape.garden.as_ref().context("there is no garden")?;
-    let shoot = world.name();
-    let path = format!(
-        "/apis/core.gardener.cloud/v1beta1/namespaces/{}/shoots/{}",
-        shoot.project_namespace(),
-        shoot.name
-    );
+    try_annotate(world, zone).await?.ok().map(drop)
+}
+
+async fn try_annotate(world: &World, zone: &Value) -> Result<Answer> {
     let patch = json!({"metadata": {"annotations": {ANNOTATION: zone}}});
-    garden.cluster.api().patch(&path, MERGE, &patch).await?.ok().map(drop)
+    story::garden_of(world)?.cluster.api().patch(&story::shoot_path(world), MERGE, &patch).await
+}
+
+/// A second zone is refused, by its annotation and by a ZoneIsolation, and changes nothing.
+async fn ensure_one_zone_at_once(world: &World) -> Result<()> {
+    let other = "local-eu-1c";
+    let answer = try_annotate(world, &json!(other)).await?;
+    ensure!(answer.status == 403, "a second zone was taken by the annotation: {answer}");
+    let object = json!({
+        "apiVersion": "migration.gardener.cloud/v1alpha1", "kind": "ZoneIsolation",
+        "metadata": {"name": "second-zone"},
+        "spec": {"shootRef": {"name": world.name().name}, "isolatedZoneID": other},
+    });
+    let all = format!("{ISOLATIONS}/{}/zoneisolations", world.name().project_namespace());
+    let api = story::garden_of(world)?.cluster.api();
+    let answer = api.post(&all, &object).await?;
+    if answer.status == 201 {
+        let path = format!("{all}/second-zone");
+        until("the second isolation to wait", DEADLINE, async || {
+            let found = &api.get(&path).await?.ok()?["status"];
+            ensure!(found["status"] == "Pending" && found["message"] != Value::Null, "{found}");
+            Ok(())
+        })
+        .await?;
+        api.delete(&path).await?.ok()?;
+        until("it to be gone", DEADLINE, async || {
+            let answer = api.get(&path).await?;
+            ensure!(answer.status == 404, "{answer}");
+            Ok(())
+        })
+        .await?;
+    }
+    let shoot = story::shoot(world).await?;
+    ensure!(shoot["metadata"]["annotations"][ANNOTATION] == ZONE.0, "{}", shoot["metadata"]);
+    Ok(())
 }
 
 /// Waits until the last ZoneIsolation of the Shoot says this.

@@ -253,11 +253,15 @@ pub fn timeline(migration: &Value) -> Vec<String> {
     lines
 }
 
+/// The path of the Shoot in the garden.
+pub fn shoot_path(world: &World) -> String {
+    let shoot = world.name();
+    format!("{}/namespaces/{}/shoots/{}", garden::CORE, shoot.project_namespace(), shoot.name)
+}
+
 /// The Shoot in the garden.
 pub async fn shoot(world: &World) -> Result<Value> {
-    let shoot = world.name();
-    let path = format!("{}/namespaces/{}/shoots/{}", garden::CORE, shoot.project_namespace(), shoot.name);
-    garden_of(world)?.cluster.api().get(&path).await?.ok()
+    garden_of(world)?.cluster.api().get(&shoot_path(world)).await?.ok()
 }
 
 /// The ShootState of the Shoot.
