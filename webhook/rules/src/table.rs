@@ -170,7 +170,7 @@ pub static RULES: &[Rule] = &[
     rule("no-move-while-isolated", ISOLATION, &[&SEED_CHANGE], isolation::no_move_while_isolated::judge,
         "No Shoot moves while one of its zones is isolated or fails back; one whose source is dead may."),
     rule("no-maintenance-while-isolated", ISOLATION, &[&ANNOTATION_CHANGES], isolation::no_maintenance_while_isolated::judge,
-        "No maintenance is asked for while a zone is isolated."),
+        "No maintenance is asked for while a zone is isolated; persons may rotate credentials."),
     rule("versions-kept-while-isolated", ISOLATION, &[&ISOLATED_VERSIONS], isolation::versions_kept::judge,
         "Versions of Kubernetes and of machine images stay while a zone is isolated, so maintenance is made up for after it."),
     rule("isolation-reconciled", ISOLATION, &[&ANNOTATION_CHANGES], isolation::isolation_reconciled::judge,

@@ -123,6 +123,8 @@ pub struct SeedFacts {
     pub worker: Option<WorkerFacts>,
     /// Machines of the zone, those that are being deleted included.
     pub machines: Vec<String>,
+    /// Those of them that have been ending for longer than machines may be drained.
+    pub late_machines: Vec<String>,
     /// PodDisruptionBudgets of the Shoot that let no Pod end, while machines of the zone are drained.
     pub closed_budgets: Vec<String>,
     /// How far the SubnetIsolation is.

@@ -209,7 +209,10 @@ pub(super) fn isolate_subnet(context: &Context) -> Vec<Effect> {
 fn stay_away_from_machines(context: &Context, facts: &SeedFacts) -> Vec<Effect> {
     let again = !facts.machines.is_empty() && facts.worker.is_some() && leaves(context, facts);
     let ask = again.then(|| Effect::LeaveZone { zone: zone(context) });
-    ask.into_iter().chain(stay_away(context, facts)).collect()
+    // Other zones have theirs already.
+    let is_late = leaves(context, facts) && !facts.late_machines.is_empty();
+    let force = is_late.then(|| Effect::ForceMachines { machines: facts.late_machines.clone() });
+    ask.into_iter().chain(force).chain(stay_away(context, facts)).collect()
 }
 
 pub(super) fn note_subnet(context: &Context, notes: &mut Notes) {

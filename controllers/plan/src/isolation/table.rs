@@ -98,7 +98,7 @@ static TABLE: &[IsolationRow] = &[
     },
     Row {
         after: &[Step::NodesCordoned, Step::SubnetIsolated],
-        does: "Nothing comes back to the zone, and its networks stay cut off, as long as it is isolated.",
+        does: "Nothing comes back to the zone, and its networks stay cut off, as long as it is isolated. A machine that does ends as before.",
         advice: "remove the annotation of the Shoot to use the zone again",
         effects: seed::keep_empty,
         ..endless(IsolationSide::Seed, Step::ZoneKeptEmpty, seed::is_kept_empty)

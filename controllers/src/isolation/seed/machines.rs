@@ -2,6 +2,9 @@
 //!
 //! A MachineDeployment is named by the index of its zone in the pool, `<namespace>-<pool>-z<index>`, from 1 on (Gardener).
 
+use std::time::Duration;
+
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{ResourceExt, core::DynamicObject};
 use repot_extension::kinds::{Worker, WorkerPool};
@@ -72,9 +75,21 @@ pub fn is_forced(machine: &DynamicObject) -> bool {
     machine.labels().get(FORCE.0).map(String::as_str) == Some(FORCE.1)
 }
 
+/// Names of Machines that have been ending for longer than this.
+pub fn late(machines: &[DynamicObject], limit: Duration, now: Timestamp) -> Vec<String> {
+    let is_late = |machine: &&DynamicObject| {
+        let since = machine.metadata.deletion_timestamp.as_ref();
+        let waited = since.and_then(|since| Duration::try_from(now.duration_since(since.0)).ok());
+        waited.is_some_and(|waited| waited > limit)
+    };
+    machines.iter().filter(is_late).map(ResourceExt::name_any).collect()
+}
+
 /// Annotation by which machine-controller-manager chooses which Machines end first where there are too many: those with the smallest number.
-/// One without it has 3.
-const PRIORITY: (&str, &str) = ("machinepriority.machine.sapcloud.io", "1");
+/// It gives each the usual number itself. To others that know it, 1 means that somebody has asked for the end of this Machine.
+const PRIORITY: &str = "machinepriority.machine.sapcloud.io";
+const USUAL: &str = "3";
+const LOW: &str = "2";
 
 /// Machines that came after a time to other zones than that of `of_zone`, stay, and have no priority of somebody else.
 pub fn added(all: &[DynamicObject], of_zone: &[DynamicObject], since: Option<&Time>) -> Vec<DynamicObject> {
@@ -83,16 +98,16 @@ pub fn added(all: &[DynamicObject], of_zone: &[DynamicObject], since: Option<&Ti
         since.is_some_and(|since| machine.creation_timestamp().is_some_and(|created| created.0 > since.0))
     };
     let is_added = |machine: &&DynamicObject| {
-        let is_open =
-            machine.metadata.deletion_timestamp.is_none() && !machine.annotations().contains_key(PRIORITY.0);
-        is_open && is_newer(machine) && !is_in_zone(machine)
+        let is_usual = machine.annotations().get(PRIORITY).is_none_or(|priority| priority == USUAL);
+        let stays = machine.metadata.deletion_timestamp.is_none();
+        stays && is_usual && is_newer(machine) && !is_in_zone(machine)
     };
     all.iter().filter(is_added).cloned().collect()
 }
 
 /// A patch that makes a Machine one of the first to end.
 pub fn end_first() -> Value {
-    serde_json::json!({"metadata": {"annotations": {PRIORITY.0: PRIORITY.1}}})
+    serde_json::json!({"metadata": {"annotations": {PRIORITY: LOW}}})
 }
 
 #[cfg(test)]
@@ -121,6 +136,22 @@ mod tests {
     }
 
     #[test]
+    fn machine_is_late_when_it_has_been_ending_for_too_long() {
+        let machine = |name: &str, since: Value| -> DynamicObject {
+            let metadata = json!({"name": name, "deletionTimestamp": since});
+            serde_json::from_value(json!({"metadata": metadata})).expect("a Machine")
+        };
+        let all = [
+            machine("stays", Value::Null),
+            machine("late", json!("2026-01-01T09:59:59Z")),
+            machine("drained", json!("2026-01-01T10:00:00Z")),
+            machine("skewed", json!("2026-01-01T12:00:00Z")),
+        ];
+        let now: Timestamp = "2026-01-01T11:00:00Z".parse().expect("a time");
+        assert_eq!(late(&all, Duration::from_secs(3_600), now), ["late"]);
+    }
+
+    #[test]
     fn machines_that_came_in_place_of_others_end_first() {
         let machine = |name: &str, created: &str, annotations: Value| -> DynamicObject {
             let metadata = json!({"name": name, "creationTimestamp": created, "annotations": annotations});
@@ -130,13 +161,18 @@ mod tests {
         let all = [
             machine("before", "2026-01-01T09:00:00Z", json!({})),
             machine("new", "2026-01-01T10:00:01Z", json!({})),
-            machine("chosen", "2026-01-01T10:00:01Z", json!({PRIORITY.0: "5"})),
+            machine("usual", "2026-01-01T10:00:01Z", json!({PRIORITY: "3"})),
+            machine("marked", "2026-01-01T10:00:01Z", json!({PRIORITY: "2"})),
+            machine("chosen", "2026-01-01T10:00:01Z", json!({PRIORITY: "5"})),
             machine("in-zone", "2026-01-01T10:00:01Z", json!({})),
         ];
-        let found = |since| added(&all, &all[3..], since);
-        assert_eq!(found(Some(&since)).iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["new"]);
+        let found = |since| added(&all, &all[5..], since);
+        assert_eq!(
+            found(Some(&since)).iter().map(ResourceExt::name_any).collect::<Vec<_>>(),
+            ["new", "usual"]
+        );
         assert!(found(None).is_empty());
-        assert_eq!(end_first()["metadata"]["annotations"]["machinepriority.machine.sapcloud.io"], "1");
+        assert_eq!(end_first()["metadata"]["annotations"]["machinepriority.machine.sapcloud.io"], "2");
     }
 
     #[test]

@@ -116,6 +116,7 @@ pub async fn observe(
         own_cordoned: nodes.map(|nodes| nodes::marked(nodes, &request.zone)),
         worker: worker.as_ref().map(|worker| worker_facts(worker, &request.uid)),
         machines: machines.iter().map(ResourceExt::name_any).collect(),
+        late_machines: machines::late(&machines, request.drain_timeout, Timestamp::now()),
         closed_budgets: closed_budgets(found.as_ref(), ledger).await,
         subnet: subnet_facts(subnet.as_ref(), &request.zone),
     };

@@ -100,10 +100,22 @@ fn rejects_maintenance_while_isolated() {
         accepts(&update(rests, asks), &mk_facts());
         accepts(&update(asks, |shoot| annotate(shoot, "x", "y")), &mk_facts());
     }
-    accepts(
-        &update(isolate("euc1-az1"), |shoot| annotate(shoot, "gardener.cloud/operation", "reconcile")),
-        &mk_facts(),
-    );
+    let asks = |operation: &'static str| {
+        update(isolate("euc1-az1"), move |shoot| annotate(shoot, "gardener.cloud/operation", operation))
+    };
+    accepts(&asks("reconcile"), &mk_facts());
+    // A person may have to replace a key; maintenance can wait.
+    const CONTROLLER: &str = "gardener.cloud:system:gardener-controller-manager";
+    let facts = Facts {
+        settings: Settings { controllers: vec![CONTROLLER.to_owned()], ..Settings::default() }.into(),
+        ..mk_facts()
+    };
+    for operation in ["rotate-ssh-keypair", "rotate-etcd-encryption-key;reconcile"] {
+        accepts(&asks(operation), &facts);
+        let by_maintenance = Change { user: person(CONTROLLER), ..asks(operation) };
+        rejects(&by_maintenance, &facts, &["no-maintenance-while-isolated"]);
+    }
+    accepts(&Change { user: person(CONTROLLER), ..asks("reconcile") }, &facts);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::world::{World, ZONE};
 use crate::{
     flow::{Plan, Plans, Row, StepContext},
-    isolation::{Step, ZoneIsolationFlow, effect::Effect, observed::Facts},
+    isolation::{PLANS, Step, ZoneIsolationFlow, effect::Effect, observed::Facts},
     ledger::Check,
     tests::sim::{Build, Fault},
 };
@@ -34,12 +34,24 @@ fn force_late(context: &StepContext<'_, ZoneIsolationFlow>) -> Vec<Effect> {
     (is_late && !machines.is_empty()).then_some(Effect::ForceMachines { machines }).into_iter().collect()
 }
 
+/// Cuts networks off again, and forces nothing.
+fn keep_empty_patiently(context: &StepContext<'_, ZoneIsolationFlow>) -> Vec<Effect> {
+    let row = PLANS.newest().forward.iter().find(|row| row.step == Step::ZoneKeptEmpty);
+    let effects = row.map(|row| (row.effects)(context)).unwrap_or_default();
+    effects.into_iter().filter(|effect| !matches!(effect, Effect::ForceMachines { .. })).collect()
+}
+
 /// All of them.
 pub(super) const FAULTS: &[Fault<World>] = &[
     fault(
         "does not ask for capacity",
         |b| row(b, Step::CapacitySuffices, |row| row.check = |_| Check::Met("supposed".into())),
         &["without room"],
+    ),
+    fault(
+        "drains a machine that comes back for ever",
+        |b| row(b, Step::ZoneKeptEmpty, |row| row.effects = keep_empty_patiently),
+        &["drains machines for ever"],
     ),
     fault(
         "uses the zone before its networks are released",

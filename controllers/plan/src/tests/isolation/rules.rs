@@ -1,6 +1,6 @@
 //! What must hold of an isolation.
 
-use super::world::{ALL, IN_ZONE, World, ZONE};
+use super::world::{ALL, DRAIN_TIMEOUT, IN_ZONE, World, ZONE};
 use crate::{
     flow::Decision,
     isolation::{
@@ -10,7 +10,7 @@ use crate::{
         shown::{Direction, Progress},
     },
     ledger::Phase,
-    tests::sim::{Model, Sim, hold},
+    tests::sim::{Model, NEVER, Sim, hold},
 };
 
 /// Of every decision.
@@ -46,13 +46,27 @@ pub(super) fn decision(
                 let draining = sim.store.ledger(Side::Seed).steps.get(&Step::MachinesGone);
                 let begun = draining.and_then(|record| record.started).map_or(u64::MAX, |begun| begun.0);
                 let since = sim.model.now.saturating_sub(begun);
-                hold(since > observed.request.drain_timeout.as_secs(), "deletes machines that are drained")?;
+                let are_late = machines.iter().all(|name| facts.late_machines.contains(name));
+                let is_late = since > observed.request.drain_timeout.as_secs();
+                hold(is_late || are_late, "deletes machines that are drained")?;
                 hold(machines.iter().all(|name| facts.machines.contains(name)), "deletes other machines")?;
             }
             _ => {}
         }
     }
     Ok(())
+}
+
+/// Machines that do not end by themselves are ended, also those that come back, unless something else is in the way.
+pub(super) fn drain_ends(world: &World) -> Result<(), String> {
+    const PATIENCE: u64 = 2_400;
+    let script = &world.script;
+    let ends = script.expires_at.min(script.object_deleted_at).min(script.shoot_deleted_at);
+    let is_wanted = world.annotation.is_some() && world.now < ends && world.left_out.is_some();
+    let is_quiet = world.trouble.cut_off.is_none() && script.migrates.0 == NEVER;
+    let since = world.drained_since.filter(|_| is_wanted && is_quiet);
+    let is_endless = since.is_some_and(|since| world.now > since + DRAIN_TIMEOUT.as_secs() + PATIENCE);
+    hold(!is_endless, "drains machines for ever")
 }
 
 /// When nothing happens any more.

@@ -32,6 +32,7 @@ pub(super) const ZONE: (&str, &str) = ("euc1-az2", "b");
 pub(super) const IN_ZONE: u32 = 2;
 pub(super) const ALL: u32 = 6;
 const SEED: &str = "seed-a";
+pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// Versions of the objects that a decision was made on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +66,8 @@ pub(super) struct World {
     /// When the controller of the Worker has grown other zones, and when it has ended machines.
     pub(super) grown_at: u64,
     pub(super) ended_at: u64,
+    /// Since when machines of the zone are drained.
+    pub(super) drained_since: Option<u64>,
     pub(super) subnet: SubnetFacts,
     pub(super) subnet_at: u64,
     pub(super) broken: Option<&'static str>,
@@ -104,6 +107,10 @@ impl World {
         !(self.script.api_away.0..self.script.api_away.1).contains(&self.now)
     }
 
+    fn is_drain_late(&self) -> bool {
+        self.drained_since.is_some_and(|since| self.now > since + DRAIN_TIMEOUT.as_secs())
+    }
+
     fn worker_pending(&self) -> Option<String> {
         let joins = self.asked == Some(Asked::UseZone) && self.in_zone() < IN_ZONE;
         (self.now < self.grown_at || joins).then(|| "machines join".to_owned())
@@ -125,7 +132,7 @@ impl World {
             continued: None,
             shoot,
             step_timeout: Duration::from_secs(600),
-            drain_timeout: Duration::from_secs(900),
+            drain_timeout: DRAIN_TIMEOUT,
         }
     }
 
@@ -169,6 +176,7 @@ impl World {
                 pending: self.worker_pending(),
             }),
             machines: names(self.in_zone()),
+            late_machines: if self.is_drain_late() { names(self.in_zone()) } else { Vec::new() },
             closed_budgets: Vec::new(),
             subnet: self.subnet.clone(),
         }
@@ -222,6 +230,7 @@ impl Model for World {
             asked: None,
             grown_at: 0,
             ended_at: NEVER,
+            drained_since: None,
             subnet: SubnetFacts::Absent,
             subnet_at: NEVER,
             broken: None,
@@ -305,7 +314,8 @@ impl Model for World {
     }
 
     fn check(sim: &mut Sim<Self>) -> Result<(), String> {
-        sim.model.broken.map_or(Ok(()), |broken| Err(broken.to_owned()))
+        sim.model.broken.map_or(Ok(()), |broken| Err(broken.to_owned()))?;
+        rules::drain_ends(&sim.model)
     }
 
     fn check_end(sim: &Sim<Self>) -> Result<(), String> {
