@@ -63,6 +63,12 @@ pub const REGION_DISTANCE_THRESHOLD: &str = "migration.gardener.cloud/inter-regi
 pub const REQUESTED_AT: &str = "migration.gardener.cloud/requested-at";
 /// The zone that is to be isolated (GEP-21).
 pub const ISOLATED_ZONE: &str = "shoot.gardener.cloud/isolated-zone";
+/// On a Worker: whether its controller leaves zones out when it is asked (Repot).
+pub const LEAVES_ZONES_OUT: &str = "migration.gardener.cloud/leaves-zones-out";
+/// On a Worker: the zone that is left out, beside `spec.isolatedZoneID`, which API servers with another form of the kind drop (Repot).
+pub const LEFT_OUT_ZONE: &str = "migration.gardener.cloud/isolated-zone-id";
+/// On a Worker: the code of that zone, beside `status.isolatedZoneCode` (Repot).
+pub const LEFT_OUT_ZONE_CODE: &str = "migration.gardener.cloud/isolated-zone-code";
 /// Zone codes by region and zone id, as JSON, on a CloudProfile (Repot).
 pub const ZONE_IDS: &str = "migration.gardener.cloud/zone-ids";
 /// Restores a control plane whose source does not answer (Gardener up to 1.65).

@@ -6,7 +6,13 @@ use k8s_openapi::{
     api::core::v1::{SecretKeySelector, Taint},
     apimachinery::pkg::{apis::meta::v1::Time, util::intstr::IntOrString},
 };
+use kube::{
+    Api, Client, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use repot_api::names;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::{SecretRef, kind::extension_kind};
 use crate::raw::RawJson;
@@ -42,6 +48,51 @@ extension_kind! {
     status_lists {
         /// MachineDeployments of the pools.
         machine_deployments: MachineDeploymentRange,
+    }
+}
+
+impl Worker {
+    /// The provider's ID of the zone that is left out: by `spec.isolatedZoneID`, or by an annotation where the API server drops that.
+    #[must_use]
+    pub fn left_out_zone(&self) -> Option<&str> {
+        let annotated = || self.annotations().get(names::LEFT_OUT_ZONE);
+        self.spec
+            .isolated_zone_id
+            .as_ref()
+            .or_else(annotated)
+            .map(String::as_str)
+            .filter(|zone| !zone.is_empty())
+    }
+
+    /// The code of that zone in the account of the Shoot, as the controller of the Worker has told it.
+    #[must_use]
+    pub fn left_out_code(&self) -> Option<&str> {
+        let told = self.status.as_ref().and_then(|status| status.isolated_zone_code.as_ref());
+        told.or_else(|| self.annotations().get(names::LEFT_OUT_ZONE_CODE)).map(String::as_str)
+    }
+
+    /// Whether its controller has said that it leaves zones out.
+    #[must_use]
+    pub fn leaves_zones_out(&self) -> bool {
+        self.annotations().get(names::LEAVES_ZONES_OUT).is_some_and(|value| value == "true")
+    }
+
+    /// Says that the controller leaves zones out, and the code of the zone that it leaves out. A provider that does calls this in each
+    /// `reconcile` and `restore`, before it changes anything, also where no zone is left out.
+    ///
+    /// # Errors
+    /// The API server refuses the write, or does not answer.
+    pub async fn tell_left_out(&self, client: &Client, code: Option<&str>) -> Result<(), kube::Error> {
+        if self.leaves_zones_out()
+            && self.annotations().get(names::LEFT_OUT_ZONE_CODE).map(String::as_str) == code
+        {
+            return Ok(());
+        }
+        let annotations = json!({names::LEAVES_ZONES_OUT: "true", names::LEFT_OUT_ZONE_CODE: code});
+        let metadata = json!({"uid": self.uid(), "annotations": annotations});
+        let all = Api::<Self>::namespaced(client.clone(), &self.namespace().unwrap_or_default());
+        let patch = Patch::Merge(json!({"metadata": metadata}));
+        all.patch(&self.name_any(), &PatchParams::default(), &patch).await.map(drop)
     }
 }
 

@@ -6,7 +6,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
     core::DynamicObject,
 };
-use repot_api::names::{CONFIRM_DELETION, EXTENSIONS_GROUP, V1ALPHA1};
+use repot_api::names::{CONFIRM_DELETION, EXTENSIONS_GROUP, LEFT_OUT_ZONE, V1ALPHA1};
 use repot_extension::{
     annotations::Requested,
     kinds::{SubnetIsolation, Worker},
@@ -84,12 +84,14 @@ async fn ask(
     };
     let mark = marker(&request.uid, asked);
     let is_asked =
-        worker.annotations().get(ASKED) == Some(&mark) && worker.spec.isolated_zone_id.as_ref() == zone;
+        worker.annotations().get(ASKED) == Some(&mark) && worker.left_out_zone() == zone.map(String::as_str);
     if is_asked && (!may_be_asked(worker) || was_asked_lately(worker)) {
         return Ok(());
     }
     let mut annotations = json!(Request::new(Requested::Reconcile, Timestamp::now()).annotations());
     annotations[ASKED] = mark.into();
+    // Beside a gardenlet the kind may have no such field, and its controller reads the annotation.
+    annotations[LEFT_OUT_ZONE] = json!(zone);
     let patch = json!({"metadata": {"annotations": annotations}, "spec": {"isolatedZoneID": zone}});
     let all = Api::<Worker>::namespaced(seed.clone(), &objects.namespace);
     let name = worker.name_any();

@@ -4,12 +4,8 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
-use kube::{
-    Api, Client, ResourceExt,
-    api::{ListParams, Patch, PatchParams},
-    core::DynamicObject,
-};
-use repot_api::names::TIMESTAMP;
+use kube::{Api, Client, ResourceExt, api::ListParams, core::DynamicObject};
+use repot_api::names::{LEAVES_ZONES_OUT, TIMESTAMP};
 use repot_extension::{
     annotations::{Requested, SeenRequest},
     kinds::{Cluster, ExtensionObject, Infrastructure, SubnetIsolation, Worker},
@@ -24,7 +20,7 @@ use repot_plan::{
     ledger::{Phase, State},
 };
 use repot_rules::zones;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{budgets, machines, nodes};
 use crate::{
@@ -109,7 +105,7 @@ pub async fn observe(
     let facts = SeedFacts {
         seed: seed_name,
         migration,
-        unsupported: unsupported(seed, &namespace, (worker.as_ref(), &request.zone), ledger).await?,
+        unsupported: unsupported(seed, &namespace, worker.as_ref(), ledger).await?,
         zone_code,
         pools: pools.unwrap_or_default(),
         open_nodes: open.clone(),
@@ -136,11 +132,11 @@ async fn closed_budgets(shoot: Option<&ShootNodes>, ledger: &Ledger) -> Vec<Stri
         .unwrap_or_default()
 }
 
-/// What an isolation needs and this cluster does not know, asked until it is known: API servers drop fields without a word.
+/// What an isolation needs and this cluster does not know, asked until it is known.
 async fn unsupported(
     seed: &Client,
     namespace: &str,
-    (worker, zone): (Option<&Worker>, &str),
+    worker: Option<&Worker>,
     ledger: &Ledger,
 ) -> Result<Vec<String>> {
     if ledger.is_settled(Step::CapacitySuffices) || !ledger.is_settled(Step::ZoneKnown) {
@@ -155,15 +151,12 @@ async fn unsupported(
     if !is_served {
         unsupported.push("the seed has no kind SubnetIsolation".to_owned());
     }
-    if let Some(worker) = worker {
-        let patch = Patch::Merge(json!({"spec": {"isolatedZoneID": zone}}));
-        let params = PatchParams { dry_run: true, ..PatchParams::default() };
-        let all = Api::<Worker>::namespaced(seed.clone(), namespace);
-        let tried = all.patch(&worker.name_any(), &params, &patch).await;
-        let tried = tried.map_err(Error::write("try to change the Worker"))?;
-        if tried.spec.isolated_zone_id.as_deref() != Some(zone) {
-            unsupported.push("the kind Worker of the seed has no field isolatedZoneID".to_owned());
-        }
+    // One that does not would report success, and leave the machines where they are.
+    if worker.is_some_and(|worker| !worker.leaves_zones_out()) {
+        let message = format!(
+            "the controller of the Worker has not said by annotation {LEAVES_ZONES_OUT} that it leaves zones out"
+        );
+        unsupported.push(message);
     }
     Ok(unsupported)
 }
@@ -195,8 +188,8 @@ fn zone_code(
     infrastructures: &[Infrastructure],
     cluster: Option<&Cluster>,
 ) -> Option<String> {
-    let left_out = worker.filter(|worker| worker.spec.isolated_zone_id.as_deref() == Some(zone));
-    let by_worker = left_out.and_then(|worker| worker.status.as_ref()?.isolated_zone_code.clone());
+    let left_out = worker.filter(|worker| worker.left_out_zone() == Some(zone));
+    let by_worker = left_out.and_then(|worker| worker.left_out_code().map(str::to_owned));
     let by_infrastructure = || {
         let statuses = infrastructures.iter().filter_map(|one| one.status.as_ref()?.provider_status.as_ref());
         statuses.filter_map(|status| status.decode::<Value>().ok()).find_map(|it| told(&it, zone))
@@ -221,8 +214,8 @@ fn worker_facts(worker: &Worker, uid: &str) -> WorkerFacts {
     let asked = worker.annotations().get(ASKED).map(String::as_str).unwrap_or_default();
     let all = [Asked::LeaveZone, Asked::UseZone];
     WorkerFacts {
-        left_out: worker.spec.isolated_zone_id.clone(),
-        code: worker.status.as_ref().and_then(|status| status.isolated_zone_code.clone()),
+        left_out: worker.left_out_zone().map(str::to_owned),
+        code: worker.left_out_code().map(str::to_owned),
         asked: all.into_iter().find(|one| asked == marker(uid, *one)),
         pending: pending(worker),
     }

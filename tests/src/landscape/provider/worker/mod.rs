@@ -67,6 +67,12 @@ impl WorkerProvider {
         }
     }
 
+    async fn tell_zones(worker: &Worker, context: &Context<Worker>) -> Result<(), Failure> {
+        let code = render::isolated_zone(worker);
+        let told = worker.tell_left_out(context.client(), code.as_deref()).await;
+        told.map_err(|error| Failure::new(format!("the API server of the seed: {error}")))
+    }
+
     async fn apply_classes(&self, worker: &Worker, api: &MachineApi) -> Result<(), Failure> {
         for zone in render::zones(worker) {
             api.apply(api.classes(), &zone.class()).await?;
@@ -80,6 +86,7 @@ impl Provider for WorkerProvider {
 
     async fn reconcile(&self, worker: &Worker, context: &Context<Worker>) -> Result<Outcome, Failure> {
         self.log.record("reconcile", worker);
+        Self::tell_zones(worker, context).await?;
         let api = MachineApi::new(context.client(), &worker.namespace().unwrap_or_default());
         self.apply_classes(worker, &api).await?;
         self.apply(worker, context, &MachineState::default()).await
@@ -89,6 +96,7 @@ impl Provider for WorkerProvider {
     /// state is removed then, so that no later operation takes it for that of the machines.
     async fn restore(&self, worker: &Worker, context: &Context<Worker>) -> Result<Outcome, Failure> {
         self.log.record("restore", worker);
+        Self::tell_zones(worker, context).await?;
         let state = context.state()?.ok_or_else(|| Failure::new("there is no state to restore"))?;
         let state = MachineState::read(&state)?;
         let api = MachineApi::new(context.client(), &worker.namespace().unwrap_or_default());

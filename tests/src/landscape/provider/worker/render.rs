@@ -53,7 +53,7 @@ fn zones_of<'a>(worker: &'a Worker, pool: &'a WorkerPool) -> impl Iterator<Item 
 
 /// The code of the zone that is isolated. In this cloud the ID of `eu-1a` is `local-eu-1a`.
 pub(super) fn isolated_zone(worker: &Worker) -> Option<String> {
-    worker.spec.isolated_zone_id.as_deref().map(zone_of_id)
+    worker.left_out_zone().map(zone_of_id)
 }
 
 /// The code of the zone with an ID of this cloud.
