@@ -1,12 +1,7 @@
 //! `repot isolate`: a zone of many Shoots is left, or used again.
 
 use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
-    io::Write,
-    num::NonZeroUsize,
-    process::ExitCode,
-    time::{Duration, Instant},
+    collections::BTreeMap, fmt::Write as _, io::Write, num::NonZeroUsize, process::ExitCode, time::Duration,
 };
 
 use anyhow::Context;
@@ -14,6 +9,7 @@ use clap::{Args, ValueEnum};
 use kube::Client;
 use repot_controllers::isolation::bulk::{Bulk, Key, Memory, Progress, Seen, ZoneTask};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::{garden::GardenFlags, run::stop_on_signals};
 
@@ -62,7 +58,7 @@ pub struct Flags {
     #[arg(long)]
     yes: bool,
     /// After so long no other Shoot begins, and the report comes at once; those that have begun go on [default: no limit]
-    #[arg(long, value_name = "DURATION", value_parser = crate::serving::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::serving::duration, requires = "yes")]
     timeout: Option<Duration>,
     /// Form of the report
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
@@ -121,48 +117,57 @@ impl Work {
 
     /// Until all are done, or none begins any more and none is on its way, or a signal, or a time.
     async fn to_its_end(&self, timeout: Option<Duration>) -> anyhow::Result<BTreeMap<Key, Progress>> {
-        let (stop, start) = (stop_on_signals()?, Instant::now());
-        let is_late = || timeout.is_some_and(|timeout| start.elapsed() >= timeout);
-        let (mut memory, mut told, mut failures) = (Memory::default(), BTreeMap::new(), 0);
+        let stop = stop_on_signals()?;
+        if let Some(timeout) = timeout {
+            tokio::spawn(stop_after(timeout, stop.clone()));
+        }
+        let (mut memory, mut latest, mut failures) = (Memory::default(), None, 0);
         loop {
-            match self.read().await {
-                Ok(seen) => {
+            match stop.run_until_cancelled(self.read()).await {
+                Some(Ok(seen)) => {
                     failures = 0;
                     let all = self.bulk.progress(&seen, &mut memory);
-                    tell(&all, &mut told);
+                    tell(&all, latest.as_ref());
                     let next = self.bulk.next(&all);
-                    let is_over = next.is_empty() && !all.values().any(Progress::is_under_way);
-                    if is_over || stop.is_cancelled() || is_late() {
+                    if next.is_empty() && !all.values().any(Progress::is_under_way) {
                         return Ok(all);
                     }
-                    for key in next {
+                    latest = Some(all);
+                    for key in next.into_iter().take_while(|_| !stop.is_cancelled()) {
                         let refused = self.bulk.begin(&self.garden, &seen, &key).await;
                         memory.refused.extend(refused.map(|why| (key, why)));
                     }
                 }
                 // A garden that does not answer for a moment ends nothing.
-                Err(error) if failures < READ_FAILURES && !stop.is_cancelled() && !is_late() => {
+                Some(Err(error)) if failures < READ_FAILURES => {
                     failures += 1;
                     eprintln!("repot: {error:#}; trying again");
                 }
-                Err(error) => return Err(error),
+                Some(Err(error)) => return Err(error),
+                None => {}
             }
             let pause = tokio::time::sleep(LOOK);
-            let _ = stop.run_until_cancelled(pause).await;
+            if stop.run_until_cancelled(pause).await.is_none() {
+                return latest.context("the Shoots were not read in time");
+            }
         }
     }
 }
 
+async fn stop_after(timeout: Duration, stop: CancellationToken) {
+    tokio::time::sleep(timeout).await;
+    stop.cancel();
+}
+
 /// What has changed since it was told last.
-fn tell(all: &BTreeMap<Key, Progress>, told: &mut BTreeMap<Key, Progress>) {
+fn tell(all: &BTreeMap<Key, Progress>, told: Option<&BTreeMap<Key, Progress>>) {
     let done = all.values().filter(|one| **one == Progress::Done).count();
     for (key, progress) in all {
-        let is_new = told.get(key) != Some(progress);
+        let is_new = told.and_then(|told| told.get(key)) != Some(progress);
         if is_new && !matches!(progress, Progress::Waiting | Progress::Elsewhere) {
             eprintln!("{done}/{} {}/{} {}", all.len(), key.0, key.1, words(progress));
         }
     }
-    told.clone_from(all);
 }
 
 fn words(progress: &Progress) -> String {

@@ -67,8 +67,12 @@ pub const ISOLATED_ZONE: &str = "shoot.gardener.cloud/isolated-zone";
 pub const LEAVES_ZONES_OUT: &str = "migration.gardener.cloud/leaves-zones-out";
 /// On a Worker: the zone that is left out, beside `spec.isolatedZoneID`, which API servers with another form of the kind drop (Repot).
 pub const LEFT_OUT_ZONE: &str = "migration.gardener.cloud/isolated-zone-id";
+/// On a Worker: since when a zone is left out, in RFC 3339 (Repot).
+pub const LEFT_OUT_SINCE: &str = "migration.gardener.cloud/isolated-since";
 /// On a Worker: the code of that zone, beside `status.isolatedZoneCode` (Repot).
 pub const LEFT_OUT_ZONE_CODE: &str = "migration.gardener.cloud/isolated-zone-code";
+/// On a Worker: machines that zones can still take by the quotas of the account, as JSON by the codes of zones (Repot).
+pub const ZONE_ROOM: &str = "migration.gardener.cloud/zone-room";
 /// Zone codes by region and zone id, as JSON, on a CloudProfile (Repot).
 pub const ZONE_IDS: &str = "migration.gardener.cloud/zone-ids";
 /// Restores a control plane whose source does not answer (Gardener up to 1.65).

@@ -55,13 +55,9 @@ impl Worker {
     /// The provider's ID of the zone that is left out: by `spec.isolatedZoneID`, or by an annotation where the API server drops that.
     #[must_use]
     pub fn left_out_zone(&self) -> Option<&str> {
-        let annotated = || self.annotations().get(names::LEFT_OUT_ZONE);
-        self.spec
-            .isolated_zone_id
-            .as_ref()
-            .or_else(annotated)
-            .map(String::as_str)
-            .filter(|zone| !zone.is_empty())
+        let field = self.spec.isolated_zone_id.as_ref().filter(|zone| !zone.is_empty());
+        let annotated = || self.annotations().get(names::LEFT_OUT_ZONE).filter(|zone| !zone.is_empty());
+        field.or_else(annotated).map(String::as_str)
     }
 
     /// The code of that zone in the account of the Shoot, as the controller of the Worker has told it.
@@ -75,6 +71,14 @@ impl Worker {
     #[must_use]
     pub fn leaves_zones_out(&self) -> bool {
         self.annotations().get(names::LEAVES_ZONES_OUT).is_some_and(|value| value == "true")
+    }
+
+    /// Machines that zones can still take by the quotas of the account, by the codes of zones, as the controller of the Worker has told. One
+    /// that is missing has no limit that is known; so have all where the annotation is not a JSON object of numbers.
+    #[must_use]
+    pub fn zone_room(&self) -> BTreeMap<String, u32> {
+        let told = self.annotations().get(names::ZONE_ROOM);
+        told.and_then(|told| serde_json::from_str(told).ok()).unwrap_or_default()
     }
 
     /// Says that the controller leaves zones out, and the code of the zone that it leaves out. A provider that does calls this in each
@@ -211,4 +215,37 @@ pub struct MachineDeploymentRange {
     /// Failed machines that are preserved for inspection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_preserve_failed_machine_max: Option<i32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker(annotations: serde_json::Value, zone: Option<&str>) -> Worker {
+        let spec =
+            json!({"type": "local", "region": "r", "secretRef": {}, "pools": [], "isolatedZoneID": zone});
+        serde_json::from_value(json!({"metadata": {"name": "w", "annotations": annotations}, "spec": spec}))
+            .expect("a Worker")
+    }
+
+    #[test]
+    fn zone_is_named_by_the_field_or_by_the_annotation() {
+        let annotated = json!({names::LEFT_OUT_ZONE: "euc1-az1", names::LEFT_OUT_ZONE_CODE: "eu-1a"});
+        assert_eq!(worker(json!({}), None).left_out_zone(), None);
+        assert_eq!(worker(json!({names::LEFT_OUT_ZONE: ""}), None).left_out_zone(), None);
+        assert_eq!(worker(annotated.clone(), None).left_out_zone(), Some("euc1-az1"));
+        assert_eq!(worker(annotated.clone(), Some("")).left_out_zone(), Some("euc1-az1"));
+        assert_eq!(worker(annotated.clone(), Some("euc1-az2")).left_out_zone(), Some("euc1-az2"));
+        assert_eq!(worker(annotated, None).left_out_code(), Some("eu-1a"));
+        assert!(!worker(json!({names::LEAVES_ZONES_OUT: "yes"}), None).leaves_zones_out());
+    }
+
+    #[test]
+    fn room_that_is_not_understood_is_no_limit() {
+        let room = |text: &str| worker(json!({names::ZONE_ROOM: text}), None).zone_room();
+        assert_eq!(room(r#"{"eu-1a": 3}"#), BTreeMap::from([("eu-1a".to_owned(), 3)]));
+        for text in ["", "3", r#"{"eu-1a": -1}"#, r#"{"eu-1a": "3"}"#] {
+            assert!(room(text).is_empty(), "{text}");
+        }
+    }
 }

@@ -75,14 +75,14 @@ impl NodeNetwork {
     }
 
     /// Whether a connection from one address of this network to another one is made within a time.
-    pub async fn connects(&self, from: Ipv4Addr, to: SocketAddr, patience: Duration) -> bool {
+    pub async fn connects(&self, from: Ipv4Addr, to: SocketAddr, limit: Duration) -> bool {
         let bound = self.host.wire.within(move || {
             let socket = TcpSocket::new_v4()?;
             socket.bind((from, 0).into())?;
             Ok(socket)
         });
         let Ok(socket) = bound else { return false };
-        timeout(patience, socket.connect(to)).await.is_ok_and(|outcome| outcome.is_ok())
+        timeout(limit, socket.connect(to)).await.is_ok_and(|outcome| outcome.is_ok())
     }
 
     /// What opens addresses in this network that lead to servers of this machine.

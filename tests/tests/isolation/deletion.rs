@@ -14,7 +14,7 @@ use crate::migration::world::{SEEDS, World, run};
 #[ignore = "minutes, in make soak"]
 fn networks_come_back_before_those_of_a_deleted_shoot_are_deleted() {
     run(async |env| {
-        let world = World::create(env, "condemned", in_three_zones()).await?;
+        let world = World::create(env, "deleted", in_three_zones()).await?;
         annotate(&world, &json!(ZONE.0)).await?;
         until_shown(&world, ("Failover", "Done")).await?;
         let networks = &world.landscape.providers.networks;

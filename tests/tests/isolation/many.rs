@@ -42,7 +42,9 @@ fn zone_of_several_shoots_is_left_and_used_again_by_one_command_each_and_never_t
         }
         ensure_done(&isolate(&worlds[0], &["--yes"]).await?)?;
 
-        ensure_done(&isolate(&worlds[0], &["--yes", "--undo"]).await?)?;
+        let back = isolate(&worlds[0], &["--yes", "--undo", "--max-parallel", "1"]).await?;
+        ensure_done(&back)?;
+        ensure_one_after_the_other(&back)?;
         let cluster = &worlds[0].landscape.providers.networks;
         let cut_off = worlds.iter().filter_map(|world| cluster.isolated_of(&world.name().technical_id()));
         ensure!(cut_off.count() == 0, "networks are cut off");

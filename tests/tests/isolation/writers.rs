@@ -16,7 +16,7 @@ const CLIENTS: usize = 4;
 /// From one write of a client to the next.
 const PERIOD: Duration = Duration::from_millis(50);
 /// A write without an answer after this time has failed.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 const PREFIX: &str = "written/";
 
 /// Clients that run until they are dropped.
@@ -48,7 +48,7 @@ impl Writers {
     /// Starts them at the address of a Service.
     pub fn start(service: SocketAddr) -> Result<Self> {
         let client =
-            reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(PATIENCE).build()?;
+            reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(TIMEOUT).build()?;
         let (url, seen, mut tasks) = (format!("http://{service}/v3/kv"), Arc::default(), JoinSet::new());
         for number in 0..CLIENTS {
             tasks.spawn(write(client.clone(), url.clone(), number, Arc::clone(&seen)));

@@ -40,7 +40,7 @@ fn documents_count_rules_and_closed_webhooks_as_the_table_does() {
     let rules = format!("{} admission rules", RULES.len());
     assert!(read("README.md").contains(&rules), "README.md does not say {rules:?}");
     let closed = WATCHES.iter().filter(|watch| watch.failure_policy == FailurePolicy::Fail).count();
-    let said = format!("Closed webhooks: {closed}.");
+    let said = format!("Webhooks with `failurePolicy: Fail`: {closed}.");
     assert!(read("deploy/README.md").contains(&said), "deploy/README.md does not say {said:?}");
 }
 

@@ -73,6 +73,8 @@ pub(crate) const MARKER_SET: &str = concat!(
     k_is_operation!(),
     " && (object.metadata.annotations[k].contains(\"live-migrate\") \
      || \"shoot.gardener.cloud/isolated-zone\" in object.metadata.annotations \
+     || object.?status.?zoneIsolation.?phase.orValue(\"\") == \"Failback\" \
+     && object.?status.?zoneIsolation.?status.orValue(\"\") != \"Done\" \
      || request.operation == \"UPDATE\" && ",
     moves!(),
     ")))"
@@ -139,9 +141,24 @@ pub(crate) const ENDED_OR_SPEC: &str = concat!(
 );
 /// Whether a zone of the Shoot is isolated, or fails back.
 pub(crate) const ISOLATED: &str = "object.?metadata.?annotations.orValue({})[?\"shoot.gardener.cloud/isolated-zone\"].orValue(\"\") != \"\" \
-     || object.?status.?zoneIsolation.?isolatedZoneID.orValue(\"\") != \"\"";
-/// Pools have versions of their own.
-pub(crate) const VERSIONS_CHANGE: &str = "object.?spec.?kubernetes.?version.orValue(\"\") != oldObject.?spec.?kubernetes.?version.orValue(\"\") \
-     || object.?spec.?provider.?workers.orValue([]) != oldObject.?spec.?provider.?workers.orValue([])";
+     || object.?status.?zoneIsolation.?isolatedZoneID.orValue(\"\") != \"\" \
+     && !(object.?status.?zoneIsolation.?phase.orValue(\"\") == \"Failback\" \
+     && object.?status.?zoneIsolation.?status.orValue(\"\") == \"Done\")";
+macro_rules! pool_versions {
+    ($object:literal) => {
+        concat!(
+            $object,
+            ".?spec.?provider.?workers.orValue([]).map(w, [w.?name.orValue(\"\"), w.?machine.?image.?name.orValue(\"\"), \
+             w.?machine.?image.?version.orValue(\"\"), w.?kubernetes.?version.orValue(\"\")])"
+        )
+    };
+}
+/// Pools have versions of their own. Everything else of a pool may be what an isolation waits for, such as a higher maximum.
+pub(crate) const VERSIONS_CHANGE: &str = concat!(
+    "object.?spec.?kubernetes.?version.orValue(\"\") != oldObject.?spec.?kubernetes.?version.orValue(\"\") || ",
+    pool_versions!("object"),
+    " != ",
+    pool_versions!("oldObject")
+);
 pub(crate) const OWNER_RECORD: &str = "[object, oldObject].exists(o, o != null && o.?spec.?recordType.orValue(\"\") == \"TXT\" \
      && o.?spec.?name.orValue(\"\").startsWith(\"owner.\"))";

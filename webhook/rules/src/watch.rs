@@ -169,7 +169,7 @@ pub static ISOLATED_VERSIONS: Watch = Watch {
     conditions: &[("zone-is-isolated", ISOLATED), ("versions-may-change", VERSIONS_CHANGE)],
     failure_policy: FailurePolicy::Fail,
     timeout_seconds: 2,
-    why: "another version rolls the nodes that are left; Shoots without an isolated zone are not asked about",
+    why: "another version may roll the nodes that are left; neither Shoots without an isolated zone nor other changes of pools are asked about",
 };
 
 /// Creations and updates of ShootStates.

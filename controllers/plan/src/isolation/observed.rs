@@ -6,7 +6,7 @@ use repot_api::conditions::Reason;
 use repot_apimachinery::time::Time;
 
 use super::{
-    capacity::Pool,
+    capacity::{Pool, Room},
     shown::{Limits, Shown},
 };
 
@@ -115,6 +115,8 @@ pub struct SeedFacts {
     pub zone_code: Option<String>,
     /// Pools of the Shoot, and where their machines are.
     pub pools: Vec<Pool>,
+    /// What the provider tells of its quotas.
+    pub room: Room,
     /// Nodes of the zone that take new Pods; `None` where the API of the Shoot does not answer. A hibernated Shoot has none.
     pub open_nodes: Option<Vec<String>>,
     /// Nodes that were cordoned for this zone; `None` where the API of the Shoot does not answer. A hibernated Shoot has none.

@@ -71,7 +71,7 @@ pub(super) fn note_zone(context: &Context, notes: &mut Notes) {
 
 pub(super) fn has_capacity(context: &Context) -> Check {
     unless_over(context, |facts| {
-        let problems = capacity::problems(&facts.pools, &code(context));
+        let problems = capacity::problems(&facts.pools, &code(context), &facts.room);
         match (facts.unsupported.as_slice(), problems.is_empty()) {
             ([], true) => Check::Met("other zones can take the machines".to_owned()),
             ([], false) => Check::waiting("NoCapacity", problems.join("; ")),
@@ -209,8 +209,7 @@ pub(super) fn isolate_subnet(context: &Context) -> Vec<Effect> {
 fn stay_away_from_machines(context: &Context, facts: &SeedFacts) -> Vec<Effect> {
     let again = !facts.machines.is_empty() && facts.worker.is_some() && leaves(context, facts);
     let ask = again.then(|| Effect::LeaveZone { zone: zone(context) });
-    // Other zones have theirs already.
-    let is_late = leaves(context, facts) && !facts.late_machines.is_empty();
+    let is_late = !facts.late_machines.is_empty() && have_others_grown(context, facts);
     let force = is_late.then(|| Effect::ForceMachines { machines: facts.late_machines.clone() });
     ask.into_iter().chain(force).chain(stay_away(context, facts)).collect()
 }

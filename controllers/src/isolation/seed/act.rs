@@ -6,7 +6,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
     core::DynamicObject,
 };
-use repot_api::names::{CONFIRM_DELETION, EXTENSIONS_GROUP, LEFT_OUT_ZONE, V1ALPHA1};
+use repot_api::names::{CONFIRM_DELETION, EXTENSIONS_GROUP, LEFT_OUT_SINCE, LEFT_OUT_ZONE, V1ALPHA1};
 use repot_extension::{
     annotations::Requested,
     kinds::{SubnetIsolation, Worker},
@@ -23,7 +23,7 @@ use super::{
     observe::{Objects, is_in_other_hands, marker, may_be_asked, was_asked_lately},
 };
 use crate::{
-    errors::{is_conflict, is_not_found},
+    errors::{causes, is_conflict, is_not_found},
     isolation::names::{ASKED, MANAGER, SUBNET_ISOLATION},
     migration::{Context, Error, Result},
     shootstate::kinds::MACHINE,
@@ -51,7 +51,7 @@ pub async fn act(
         },
         Effect::LeaveZone { zone } => ask(seed, objects, request, Some(zone), Asked::LeaveZone).await,
         Effect::UseZone => {
-            end_added_first(seed, objects).await?;
+            end_added_first(seed, objects).await;
             ask(seed, objects, request, None, Asked::UseZone).await
         }
         Effect::ForceMachines { machines } => force(seed, objects, machines).await,
@@ -92,6 +92,9 @@ async fn ask(
     annotations[ASKED] = mark.into();
     // Beside a gardenlet the kind may have no such field, and its controller reads the annotation.
     annotations[LEFT_OUT_ZONE] = json!(zone);
+    // An isolation that goes on from another one counts from the first.
+    let since = worker.annotations().get(LEFT_OUT_SINCE).cloned();
+    annotations[LEFT_OUT_SINCE] = json!(zone.map(|_| since.unwrap_or_else(|| Timestamp::now().to_string())));
     let patch = json!({"metadata": {"annotations": annotations}, "spec": {"isolatedZoneID": zone}});
     let all = Api::<Worker>::namespaced(seed.clone(), &objects.namespace);
     let name = worker.name_any();
@@ -119,21 +122,22 @@ async fn force(seed: &Client, objects: &Objects, names: &[String]) -> Result<()>
     Ok(())
 }
 
-/// Other zones have too many machines as soon as the zone is used again. Those that they had before stay.
-async fn end_added_first(seed: &Client, objects: &Objects) -> Result<()> {
+/// Other zones have too many machines as soon as the zone is used again. Those that they had before stay. A Machine that cannot be marked
+/// holds nothing up.
+async fn end_added_first(seed: &Client, objects: &Objects) {
     let all = Api::<DynamicObject>::namespaced_with(seed.clone(), &objects.namespace, &MACHINE.resource());
     for machine in &objects.added {
         let name = machine.name_any();
         let mut patch = machines::end_first();
         patch["metadata"]["uid"] = machine.uid().into();
-        match all.patch(&name, &params(), &Patch::Merge(patch)).await {
-            Err(error) if is_not_found(&error) || is_conflict(&error) => {}
-            outcome => {
-                drop(outcome.map_err(Error::write(format!("mark Machine {name} as the first to end")))?)
-            }
+        if let Err(error) = all.patch(&name, &params(), &Patch::Merge(patch)).await {
+            tracing::warn!(
+                machine = name,
+                error = causes(&error),
+                "a Machine is not marked as the first to end"
+            );
         }
     }
-    Ok(())
 }
 
 /// One that somebody has changed since is asked for again.

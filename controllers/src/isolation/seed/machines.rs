@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{ResourceExt, core::DynamicObject};
 use repot_extension::kinds::{Worker, WorkerPool};
 use repot_plan::isolation::capacity::{Pool, Zone};
@@ -91,11 +90,17 @@ const PRIORITY: &str = "machinepriority.machine.sapcloud.io";
 const USUAL: &str = "3";
 const LOW: &str = "2";
 
-/// Machines that came after a time to other zones than that of `of_zone`, stay, and have no priority of somebody else.
-pub fn added(all: &[DynamicObject], of_zone: &[DynamicObject], since: Option<&Time>) -> Vec<DynamicObject> {
+/// Machines that came to other zones than that of `of_zone` since a time, which API servers know in seconds, stay, and have no priority of
+/// somebody else.
+pub fn added(
+    all: &[DynamicObject],
+    of_zone: &[DynamicObject],
+    since: Option<Timestamp>,
+) -> Vec<DynamicObject> {
     let is_in_zone = |machine: &DynamicObject| of_zone.iter().any(|one| one.name_any() == machine.name_any());
     let is_newer = |machine: &DynamicObject| {
-        since.is_some_and(|since| machine.creation_timestamp().is_some_and(|created| created.0 > since.0))
+        let created = machine.creation_timestamp().map(|created| created.0.as_second());
+        created.zip(since).is_some_and(|(created, since)| created >= since.as_second())
     };
     let is_added = |machine: &&DynamicObject| {
         let is_usual = machine.annotations().get(PRIORITY).is_none_or(|priority| priority == USUAL);
@@ -157,7 +162,7 @@ mod tests {
             let metadata = json!({"name": name, "creationTimestamp": created, "annotations": annotations});
             serde_json::from_value(json!({"metadata": metadata})).expect("a Machine")
         };
-        let since: Time = serde_json::from_value(json!("2026-01-01T10:00:00Z")).expect("a time");
+        let since = "2026-01-01T10:00:01.9Z".parse::<Timestamp>().ok();
         let all = [
             machine("before", "2026-01-01T09:00:00Z", json!({})),
             machine("new", "2026-01-01T10:00:01Z", json!({})),
@@ -167,10 +172,7 @@ mod tests {
             machine("in-zone", "2026-01-01T10:00:01Z", json!({})),
         ];
         let found = |since| added(&all, &all[5..], since);
-        assert_eq!(
-            found(Some(&since)).iter().map(ResourceExt::name_any).collect::<Vec<_>>(),
-            ["new", "usual"]
-        );
+        assert_eq!(found(since).iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["new", "usual"]);
         assert!(found(None).is_empty());
         assert_eq!(end_first()["metadata"]["annotations"]["machinepriority.machine.sapcloud.io"], "2");
     }

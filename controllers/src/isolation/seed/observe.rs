@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, ResourceExt, api::ListParams, core::DynamicObject};
-use repot_api::names::{LEAVES_ZONES_OUT, TIMESTAMP};
+use repot_api::names::{LEAVES_ZONES_OUT, LEFT_OUT_SINCE, TIMESTAMP};
 use repot_extension::{
     annotations::{Requested, SeenRequest},
     kinds::{Cluster, ExtensionObject, Infrastructure, SubnetIsolation, Worker},
@@ -94,7 +94,7 @@ pub async fn observe(
     let code = ledger.notes.zone_code.clone().or_else(|| zone_code.clone()).unwrap_or_default();
     let of_zone = worker.as_ref().map(|worker| machines::of_zone(worker, &namespace, &code, &all_machines));
     let machines: Vec<DynamicObject> = of_zone.unwrap_or_default().into_iter().cloned().collect();
-    let added = machines::added(&all_machines, &machines, isolation.creation_timestamp().as_ref());
+    let added = machines::added(&all_machines, &machines, worker.as_ref().and_then(left_out_since));
     let hibernated = shoot.is_some_and(|shoot| shoot.status.is_hibernated == Some(true));
     let found = nodes_of(seed, &namespace, ledger, hibernated).await;
     let of_machines: BTreeSet<String> =
@@ -108,6 +108,7 @@ pub async fn observe(
         unsupported: unsupported(seed, &namespace, worker.as_ref(), ledger).await?,
         zone_code,
         pools: pools.unwrap_or_default(),
+        room: worker.as_ref().map(Worker::zone_room).unwrap_or_default(),
         open_nodes: open.clone(),
         own_cordoned: nodes.map(|nodes| nodes::marked(nodes, &request.zone)),
         worker: worker.as_ref().map(|worker| worker_facts(worker, &request.uid)),
@@ -119,6 +120,10 @@ pub async fn observe(
     let open_nodes = open.unwrap_or_default();
     let objects = Objects { namespace, worker, machines, added, shoot: found, open_nodes, subnet };
     Ok((Facts::Seed(Box::new(facts)), objects))
+}
+
+fn left_out_since(worker: &Worker) -> Option<Timestamp> {
+    worker.annotations().get(LEFT_OUT_SINCE).and_then(|since| since.parse().ok())
 }
 
 /// Budgets are told of while machines are drained, and hold nothing else up.

@@ -17,18 +17,18 @@ use tokio::time::Instant;
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(10, 250, 0, 9);
 const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 250, 1, 9);
 const PORT: u16 = 7;
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 const TABLE: &str = "isolated";
 
 /// A network without a cluster, with a server in a zone that only it and another zone know.
-struct Place {
+struct Zones {
     network: NodeNetwork,
     server: SocketAddr,
 }
 
-impl Place {
+impl Zones {
     async fn connects(&self, from: Ipv4Addr) -> bool {
-        self.network.connects(from, self.server, PATIENCE).await
+        self.network.connects(from, self.server, TIMEOUT).await
     }
 }
 
@@ -46,35 +46,35 @@ fn zone_that_is_isolated_reaches_itself_alone_and_a_far_one_is_far() {
         let server = SocketAddr::from((INSIDE, PORT));
         network.add_address(OUTSIDE).await?;
         let relay = tokio::spawn(network.network().open(server, listener.local_addr()?, link).await?);
-        let place = Place { network, server };
-        follow(&place).await?;
+        let zones = Zones { network, server };
+        follow(&zones).await?;
         relay.abort();
         Ok(())
     });
 }
 
-async fn follow(place: &Place) -> Result<()> {
-    let (firewall, zone) = (place.network.firewall(), ["10.250.1.0/24".to_owned(), NodeNetwork::pods_of(1)]);
-    ensure!(place.connects(OUTSIDE).await, "zones reach each other at first");
+async fn follow(zones: &Zones) -> Result<()> {
+    let (firewall, zone) = (zones.network.firewall(), ["10.250.1.0/24".to_owned(), NodeNetwork::pods_of(1)]);
+    ensure!(zones.connects(OUTSIDE).await, "zones reach each other at first");
     firewall.release(TABLE).await?;
     for _ in 0..2 {
         firewall.isolate(TABLE, &zone).await?;
-        ensure!(place.connects(INSIDE).await, "the zone does not reach itself");
-        ensure!(!place.connects(OUTSIDE).await, "another zone reaches it");
+        ensure!(zones.connects(INSIDE).await, "the zone does not reach itself");
+        ensure!(!zones.connects(OUTSIDE).await, "another zone reaches it");
         ensure!(firewall.dropped(TABLE).await? > 0, "no packet was dropped");
     }
     firewall.release(TABLE).await?;
-    ensure!(place.connects(OUTSIDE).await, "the rule is still there");
+    ensure!(zones.connects(OUTSIDE).await, "the rule is still there");
     ensure!(firewall.dropped(TABLE).await.is_err(), "the table is still there");
 
     let delay = Duration::from_millis(50);
     let slow = firewall.slow_down(&zone, delay, 0).await?;
     let start = Instant::now();
-    ensure!(place.connects(OUTSIDE).await, "the zone is not reached");
+    ensure!(zones.connects(OUTSIDE).await, "the zone is not reached");
     ensure!(start.elapsed() >= 2 * delay, "a connection took {:?}", start.elapsed());
     drop(slow);
     let lossy = firewall.slow_down(&zone, Duration::ZERO, 100).await?;
-    ensure!(!place.connects(OUTSIDE).await, "no packet was lost");
+    ensure!(!zones.connects(OUTSIDE).await, "no packet was lost");
     drop(lossy);
     Ok(())
 }

@@ -14,13 +14,17 @@ use crate::{
 
 /// How rotations of credentials begin.
 const ROTATION: &str = "rotate-";
+/// How operations begin that replace all nodes of some pools.
+const ROLL_OUTS: [&str; 2] = ["rollout-workers", "rotate-rollout-workers"];
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some(zone) = Shoot(&change.new).isolated_zone() else { return Vec::new() };
     // A person may have to replace a key that is known to others. The controller of maintenance rotates what is old enough.
     let is_controller = matches!(who(&change.user, &facts.settings), Principal::Controller);
-    let is_maintenance =
-        |one: &str| one == OPERATION_MAINTAIN || (is_controller && one.starts_with(ROTATION));
+    let is_maintenance = |one: &str| {
+        let rolls = ROLL_OUTS.iter().any(|operation| one.starts_with(operation));
+        one == OPERATION_MAINTAIN || rolls || (is_controller && one.starts_with(ROTATION))
+    };
     let asked = [
         (OPERATION, change.sets(OPERATION).filter(|value| operations_in(value).any(is_maintenance))),
         (MAINTENANCE_OPERATION, change.sets(MAINTENANCE_OPERATION)),

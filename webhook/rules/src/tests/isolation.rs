@@ -104,6 +104,18 @@ fn rejects_maintenance_while_isolated() {
         update(isolate("euc1-az1"), move |shoot| annotate(shoot, "gardener.cloud/operation", operation))
     };
     accepts(&asks("reconcile"), &mk_facts());
+    for operation in ["rollout-workers=*", "rotate-rollout-workers=cpu"] {
+        rejects(&asks(operation), &mk_facts(), &["no-maintenance-while-isolated"]);
+    }
+    let fails_back = |status: &'static str| {
+        move |shoot: &mut Value| {
+            shoot["status"]["zoneIsolation"] = json!({"isolatedZoneID": "euc1-az1", "isolatedZoneCode": "eu-1a", "phase": "Failback", "status": status});
+        }
+    };
+    let maintain = |shoot: &mut Value| annotate(shoot, "gardener.cloud/operation", "maintain");
+    let during = update(fails_back("InProgress"), maintain);
+    rejects(&during, &mk_facts(), &["no-maintenance-while-isolated"]);
+    accepts(&update(fails_back("Done"), maintain), &mk_facts());
     // A person may have to replace a key; maintenance can wait.
     const CONTROLLER: &str = "gardener.cloud:system:gardener-controller-manager";
     let facts = Facts {
@@ -139,15 +151,26 @@ fn versions_stay_while_isolated_and_pools_may_come_and_grow() {
     let old = |isolated| with(isolated, "1.33.1", vec![pool("1.0", 3)]);
     let second =
         json!({"name": "x", "zones": ["eu-1a"], "machine": {"image": {"name": "linux", "version": "2.0"}}});
+    const CONTROLLER: &str = "gardener.cloud:system:gardener-controller-manager";
+    let by_maintenance = Facts {
+        settings: Settings { controllers: vec![CONTROLLER.to_owned()], ..Settings::default() }.into(),
+        ..mk_facts()
+    };
+    let mut pinned = pool("1.0", 3);
+    pinned["kubernetes"] = json!({"version": "1.33.1"});
+    // By whom it is refused: persons, and the controller of maintenance.
     for (kubernetes, pools, refused) in [
-        ("1.33.1", vec![pool("1.0", 9)], false),
-        ("1.33.1", vec![pool("1.0", 3), second], false),
-        ("1.33.2", vec![pool("1.0", 3)], true),
-        ("1.33.1", vec![pool("1.1", 3)], true),
+        ("1.33.1", vec![pool("1.0", 9)], [false, false]),
+        ("1.33.1", vec![pool("1.0", 3), second], [false, false]),
+        ("1.33.1", vec![pinned], [false, false]),
+        ("1.33.2", vec![pool("1.0", 3)], [false, true]),
+        ("1.34.0", vec![pool("1.0", 3)], [true, true]),
+        ("1.33.1", vec![pool("1.1", 3)], [true, true]),
     ] {
-        let expected: &[&str] = if refused { &[RULE] } else { &[] };
         let change = update(old(true), with(true, kubernetes, pools.clone()));
-        rejects(&change, &mk_facts(), expected);
+        let names = |is_refused: bool| if is_refused { &[RULE][..] } else { &[] };
+        rejects(&change, &mk_facts(), names(refused[0]));
+        rejects(&Change { user: person(CONTROLLER), ..change }, &by_maintenance, names(refused[1]));
         accepts(&update(old(false), with(false, kubernetes, pools)), &mk_facts());
     }
     // Both at once, and what fails back.

@@ -59,13 +59,13 @@ pub(super) fn decision(
 
 /// Machines that do not end by themselves are ended, also those that come back, unless something else is in the way.
 pub(super) fn drain_ends(world: &World) -> Result<(), String> {
-    const PATIENCE: u64 = 2_400;
+    const LIMIT: u64 = 2_400;
     let script = &world.script;
     let ends = script.expires_at.min(script.object_deleted_at).min(script.shoot_deleted_at);
     let is_wanted = world.annotation.is_some() && world.now < ends && world.left_out.is_some();
     let is_quiet = world.trouble.cut_off.is_none() && script.migrates.0 == NEVER;
     let since = world.drained_since.filter(|_| is_wanted && is_quiet);
-    let is_endless = since.is_some_and(|since| world.now > since + DRAIN_TIMEOUT.as_secs() + PATIENCE);
+    let is_endless = since.is_some_and(|since| world.now > since + DRAIN_TIMEOUT.as_secs() + LIMIT);
     hold(!is_endless, "drains machines for ever")
 }
 
