@@ -138,6 +138,10 @@ pub fn profile() -> Value {
             "type": PROFILE, "kubernetes": {"versions": [{"version": "1.34.1"}]},
             "machineImages": [{"name": "local", "updateStrategy": "major", "versions": [
                 {"version": "1.0.0", "architectures": ["amd64"], "cri": [{"name": "containerd"}]},
+                {
+                    "version": "1.1.0", "architectures": ["amd64"], "cri": [{"name": "containerd"}],
+                    "classification": "preview",
+                },
             ]}],
             "machineTypes": [{
                 "name": "local", "cpu": "2", "gpu": "0", "memory": "8Gi", "architecture": "amd64", "usable": true,

@@ -1,6 +1,7 @@
 //! A zone of a Shoot is isolated, by real controllers: machines go to other zones, by the real machine-controller-manager, and come back.
 
 mod deletion;
+mod faults;
 mod many;
 mod workload;
 mod writers;
@@ -158,17 +159,21 @@ async fn ensure_one_zone_at_once(world: &World) -> Result<()> {
 
 /// Waits until the last ZoneIsolation of the Shoot says this.
 async fn until_shown(world: &World, (phase, status): (&str, &str)) -> Result<()> {
-    let garden = world.landscape.garden.as_ref().context("there is no garden")?;
-    let shoot = world.name();
-    let path = format!("{ISOLATIONS}/{}/zoneisolations", shoot.project_namespace());
     until(&format!("{phase} to be {status}"), DEADLINE, async || {
-        let all = garden.cluster.api().get(&path).await?.ok()?;
-        let mut own = all["items"].as_array().into_iter().flatten();
-        let last = own.rfind(|one| one["spec"]["shootRef"]["name"] == shoot.name.as_str());
-        let found = &last.context("there is no ZoneIsolation")?["status"];
+        let found = &last(world).await?["status"];
         let is_there = found["phase"] == phase && found["status"] == status;
         ensure!(is_there, "{} {}: {}", found["phase"], found["status"], found["message"]);
         Ok(())
     })
     .await
+}
+
+/// The last ZoneIsolation of the Shoot.
+async fn last(world: &World) -> Result<Value> {
+    let shoot = world.name();
+    let path = format!("{ISOLATIONS}/{}/zoneisolations", shoot.project_namespace());
+    let all = story::garden_of(world)?.cluster.api().get(&path).await?.ok()?;
+    let mut own = all["items"].as_array().into_iter().flatten();
+    let last = own.rfind(|one| one["spec"]["shootRef"]["name"] == shoot.name.as_str());
+    last.cloned().context("there is no ZoneIsolation")
 }

@@ -167,7 +167,19 @@ pub async fn an_isolation_is_judged_until_its_failback_is_done(_: &TestEnv, gate
         refused_by(&project.annotate(path, &second).await?, &["zone-fixed"])?;
         refused_by(&project.annotate(path, &maintain).await?, &["no-maintenance-while-isolated"])?;
     }
+    let workers = project.get("one").await?["spec"]["provider"]["workers"].clone();
+    let with = |path: &str, value: Value| {
+        let mut workers = workers.clone();
+        if let Some(field) = workers.pointer_mut(path) {
+            *field = value;
+        }
+        json!({"spec": {"provider": {"workers": workers}}})
+    };
+    let image = with("/0/machine/image/version", json!("1.1.0"));
+    refused_by(&project.patch("one", &image).await?, &["versions-kept-while-isolated"])?;
+    project.patch("one", &with("/0/maximum", json!(9))).await?.ok()?;
     project.annotate("one", &touch(&isolated, &Value::Null)).await?.ok()?;
+    project.patch("one", &image).await?.ok()?;
     project.annotate("one", &maintain).await?.ok()?;
     project.annotate("one", &second).await?.ok()?;
 

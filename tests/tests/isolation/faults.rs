@@ -1,0 +1,134 @@
+//! Isolations that are called off, of zones that nobody knows, and of zones where machines are just being created.
+
+use anyhow::{Context as _, Result, ensure};
+use repot_tests::landscape::{DEADLINE, extensions};
+use repot_tests::wait::until;
+use serde_json::{Value, json};
+
+use super::{MERGE, ZONE, annotate, in_three_zones, last, machines, until_shown};
+use crate::migration::story;
+use crate::migration::world::{SEEDS, World, run};
+
+/// The steps on the way to an isolated zone that take time.
+const STEPS: [&str; 4] = ["NodesCordoned", "WorkerUpdated", "MachinesGone", "SubnetIsolated"];
+const CONFIRM: &str = "confirmation.gardener.cloud/isolated-zone";
+
+#[test]
+#[ignore = "minutes, in make soak"]
+fn isolation_that_is_called_off_in_any_step_while_controllers_are_killed_leaves_everything_as_before() {
+    run(async |env| {
+        let world = World::create(env, "calledoff", in_three_zones()).await?;
+        let healthy = |all: &std::collections::BTreeSet<(String, String)>| -> Vec<(String, String)> {
+            all.iter().filter(|(_, zone)| zone != "z2").cloned().collect()
+        };
+        let before = machines(&world).await?;
+        for (number, step) in (1..).zip(STEPS) {
+            annotate(&world, &json!(ZONE.0)).await?;
+            until_started(&world, number, step).await?;
+            world.kill_controllers().await?;
+            annotate(&world, &Value::Null).await?;
+            until_shown(&world, ("Failback", "Done"))
+                .await
+                .with_context(|| format!("called off in {step}"))?;
+            let after = until(&format!("machines as before {step}"), DEADLINE, async || {
+                let after = machines(&world).await?;
+                let in_zone = after.iter().filter(|(_, zone)| zone == "z2").count();
+                ensure!(after.len() == 3 && in_zone == 1, "{after:?}");
+                Ok(after)
+            })
+            .await?;
+            ensure!(healthy(&before) == healthy(&after), "{step}: before {before:?}, after {after:?}");
+            ensure_unmarked(&world).await.with_context(|| format!("called off in {step}"))?;
+        }
+        world.stop(SEEDS.0).await
+    });
+}
+
+#[test]
+#[ignore = "minutes, in make soak"]
+fn zone_that_nobody_knows_changes_nothing_and_machines_that_are_being_created_leave_with_the_others() {
+    run(async |env| {
+        let world = World::create(env, "unknown", in_three_zones()).await?;
+        let before = machines(&world).await?;
+        let nobody_knows = json!("local2-eu-9z");
+        let garden = story::garden_of(&world)?.cluster.api();
+        let confirmed = json!({"metadata": {"annotations": {CONFIRM: nobody_knows}}});
+        garden.patch(&story::shoot_path(&world), MERGE, &confirmed).await?.ok()?;
+        annotate(&world, &nobody_knows).await?;
+        until("the isolation to say what it waits for", DEADLINE, async || {
+            let found = &last(&world).await?["status"];
+            ensure!(found["message"].as_str().is_some_and(|text| text.starts_with("ZoneKnown: ")), "{found}");
+            Ok(())
+        })
+        .await?;
+        ensure_unmarked(&world).await?;
+        ensure!(machines(&world).await? == before, "machines have changed");
+        annotate(&world, &Value::Null).await?;
+        until_shown(&world, ("Failback", "Done")).await?;
+
+        grow(&world, 6).await?;
+        annotate(&world, &json!(ZONE.0)).await?;
+        until_shown(&world, ("Failover", "Done")).await?;
+        until("six machines in two zones", DEADLINE, async || {
+            let all = machines(&world).await?;
+            ensure!(all.len() == 6 && all.iter().all(|(_, zone)| zone != "z2"), "{all:?}");
+            Ok(())
+        })
+        .await?;
+        let vms = world.landscape.cloud.client().vms_of(&world.name().technical_id()).await?;
+        ensure!(vms.iter().all(|vm| vm.zone != ZONE.1), "VMs are in the zone: {vms:?}");
+        world.stop(SEEDS.0).await
+    });
+}
+
+/// Waits until a step of the isolation of that number has begun.
+async fn until_started(world: &World, number: u32, step: &str) -> Result<()> {
+    until(&format!("{step} to begin"), DEADLINE, async || {
+        let found = last(world).await?;
+        let name = found["metadata"]["name"].as_str().unwrap_or_default();
+        ensure!(name.ends_with(&format!("-{number}")), "the last one is {name}");
+        let mut steps = found["status"]["seed"]["steps"].as_array().into_iter().flatten();
+        let record = steps.find(|record| record["name"] == step);
+        ensure!(
+            record.is_some_and(|record| !record["startTime"].is_null()),
+            "{}",
+            found["status"]["message"]
+        );
+        Ok(())
+    })
+    .await
+}
+
+/// The Worker leaves no zone out, no node is cordoned, and no networks are cut off.
+async fn ensure_unmarked(world: &World) -> Result<()> {
+    let plane = &world.shoot.control_plane;
+    let worker = extensions::read(plane, world.landscape.seed(SEEDS.0)?, "Worker", &plane.shoot.name).await?;
+    ensure!(worker["spec"]["isolatedZoneID"].is_null(), "{}", worker["spec"]);
+    let annotations = &worker["metadata"]["annotations"];
+    ensure!(annotations["migration.gardener.cloud/isolated-zone-id"].is_null(), "{annotations}");
+    let nodes = world.api()?.get("/api/v1/nodes").await?.ok()?;
+    let mut nodes = nodes["items"].as_array().into_iter().flatten();
+    ensure!(nodes.all(|node| node["spec"]["unschedulable"] != true), "a node is cordoned");
+    let networks = &world.landscape.providers.networks;
+    ensure!(networks.isolated_of(&plane.shoot.technical_id()).is_none(), "the networks are cut off");
+    Ok(())
+}
+
+/// As a gardenlet does that lets a pool grow; nobody waits for the machines.
+async fn grow(world: &World, number: u32) -> Result<()> {
+    let plane = &world.shoot.control_plane;
+    let seed = world.landscape.seed(SEEDS.0)?;
+    let worker = extensions::read(plane, seed, "Worker", &plane.shoot.name).await?;
+    let mut pools = worker["spec"]["pools"].clone();
+    (pools[0]["minimum"], pools[0]["maximum"]) = (number.into(), number.into());
+    let reconcile = json!({"gardener.cloud/operation": "reconcile"});
+    let patch = json!({"metadata": {"annotations": reconcile}, "spec": {"pools": pools}});
+    let path = extensions::path(plane, "Worker", &plane.shoot.name);
+    seed.cluster.api().patch(&path, MERGE, &patch).await?.ok()?;
+    until("new machines to be wanted", DEADLINE, async || {
+        let all = machines(world).await?;
+        ensure!(all.len() > 3, "{all:?}");
+        Ok(())
+    })
+    .await
+}
