@@ -36,7 +36,8 @@ impl World {
 
     /// The controller of the Worker lets other zones grow first, and then ends the machines of the zone.
     pub(super) fn run_worker(&mut self) {
-        let is_drained = self.asked == Some(Asked::LeaveZone) && self.others == ALL && self.in_zone() > 0;
+        let leaves = self.asked == Some(Asked::LeaveZone) && self.now >= self.grown_at;
+        let is_drained = leaves && self.in_zone() > 0;
         self.drained_since = is_drained.then(|| self.drained_since.unwrap_or(self.now));
         match self.asked {
             Some(Asked::LeaveZone) if self.now >= self.grown_at => {
