@@ -72,7 +72,7 @@ pub const LEFT_OUT_SINCE: &str = "migration.gardener.cloud/isolated-since";
 /// On a Worker: the code of that zone, beside `status.isolatedZoneCode` (Repot).
 pub const LEFT_OUT_ZONE_CODE: &str = "migration.gardener.cloud/isolated-zone-code";
 /// On a Worker: machines that zones can still take by the quotas of the account, as JSON by the codes of zones (Repot).
-pub const ZONE_ROOM: &str = "migration.gardener.cloud/zone-room";
+pub const FREE_QUOTA: &str = "migration.gardener.cloud/free-quota";
 /// Zone codes by region and zone id, as JSON, on a CloudProfile (Repot).
 pub const ZONE_IDS: &str = "migration.gardener.cloud/zone-ids";
 /// Restores a control plane whose source does not answer (Gardener up to 1.65).

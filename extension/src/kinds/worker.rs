@@ -76,8 +76,8 @@ impl Worker {
     /// Machines that zones can still take by the quotas of the account, by the codes of zones, as the controller of the Worker has told. One
     /// that is missing has no limit that is known; so have all where the annotation is not a JSON object of numbers.
     #[must_use]
-    pub fn zone_room(&self) -> BTreeMap<String, u32> {
-        let told = self.annotations().get(names::ZONE_ROOM);
+    pub fn free_quota(&self) -> BTreeMap<String, u32> {
+        let told = self.annotations().get(names::FREE_QUOTA);
         told.and_then(|told| serde_json::from_str(told).ok()).unwrap_or_default()
     }
 
@@ -241,11 +241,11 @@ mod tests {
     }
 
     #[test]
-    fn room_that_is_not_understood_is_no_limit() {
-        let room = |text: &str| worker(json!({names::ZONE_ROOM: text}), None).zone_room();
-        assert_eq!(room(r#"{"eu-1a": 3}"#), BTreeMap::from([("eu-1a".to_owned(), 3)]));
+    fn quota_that_is_not_understood_is_no_limit() {
+        let free = |text: &str| worker(json!({names::FREE_QUOTA: text}), None).free_quota();
+        assert_eq!(free(r#"{"eu-1a": 3}"#), BTreeMap::from([("eu-1a".to_owned(), 3)]));
         for text in ["", "3", r#"{"eu-1a": -1}"#, r#"{"eu-1a": "3"}"#] {
-            assert!(room(text).is_empty(), "{text}");
+            assert!(free(text).is_empty(), "{text}");
         }
     }
 }

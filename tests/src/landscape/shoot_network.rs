@@ -116,7 +116,7 @@ impl ShootNetwork {
         self.network.balancer()
     }
 
-    /// The network itself.
+    /// The network that its nodes and Pods are in.
     pub fn network(&self) -> &NodeNetwork {
         &self.network
     }

@@ -171,7 +171,7 @@ pub static RULES: &[Rule] = &[
         "No Shoot moves while one of its zones is isolated or fails back; one whose source is dead may."),
     rule("no-maintenance-while-isolated", ISOLATION, &[&ANNOTATION_CHANGES], isolation::no_maintenance_while_isolated::judge,
         "No maintenance is asked for while a zone is isolated; persons may rotate credentials."),
-    rule("versions-kept-while-isolated", ISOLATION, &[&ISOLATED_VERSIONS], isolation::versions_kept::judge,
+    rule("versions-kept-while-isolated", ISOLATION, &[&ISOLATED_VERSIONS], isolation::versions_kept_while_isolated::judge,
         "Minor versions of Kubernetes and machine images stay while a zone is isolated, and maintenance changes no patch version either."),
     rule("isolation-reconciled", ISOLATION, &[&ANNOTATION_CHANGES], isolation::isolation_reconciled::judge,
         "An isolation that begins or ends without a reconciliation is warned of."),

@@ -51,26 +51,26 @@ impl Pool {
 }
 
 /// Machines that zones can still take by the quotas of the account, by the codes of zones. One that is missing takes as many as are asked for.
-pub type Room = BTreeMap<String, u32>;
+pub type FreeQuota = BTreeMap<String, u32>;
 
 /// Why machines of this zone cannot move to other zones; empty where they can.
 #[must_use]
-pub fn problems(pools: &[Pool], code: &str, room: &Room) -> Vec<String> {
-    pools.iter().filter_map(|pool| pool.problem(code)).chain(quota_problem(pools, code, room)).collect()
+pub fn problems(pools: &[Pool], code: &str, free: &FreeQuota) -> Vec<String> {
+    pools.iter().filter_map(|pool| pool.problem(code)).chain(quota_problem(pools, code, free)).collect()
 }
 
 /// Pools share the quotas of an account.
-fn quota_problem(pools: &[Pool], code: &str, room: &Room) -> Option<String> {
+fn quota_problem(pools: &[Pool], code: &str, free: &FreeQuota) -> Option<String> {
     let needed: u32 = pools.iter().map(|pool| pool.wanted_in(code)).sum();
     let leaving = pools.iter().filter(|pool| pool.wanted_in(code) > 0);
     let others = leaving.flat_map(|pool| &pool.zones).map(|zone| &zone.code).filter(|other| *other != code);
     let others: BTreeSet<&String> = others.collect();
-    let told: Option<Vec<u32>> = others.iter().map(|other| room.get(*other).copied()).collect();
+    let told: Option<Vec<u32>> = others.iter().map(|other| free.get(*other).copied()).collect();
     let left = told?.into_iter().fold(0_u32, u32::saturating_add);
     (!others.is_empty() && left < needed).then(|| {
         let others: Vec<&str> = others.into_iter().map(String::as_str).collect();
         let others = others.join(", ");
-        format!("{needed} machines are to move, and the quotas of the account leave room for {left} in {others}; raise them")
+        format!("{needed} machines are to move, and the quotas of the account allow {left} more in {others}; raise them")
     })
 }
 
@@ -112,35 +112,34 @@ mod tests {
 
     #[test]
     fn machines_need_another_zone_and_a_maximum() {
-        assert_eq!(problems(&[pool(3, &[("a", 1), ("b", 1), ("c", 1)])], "b", &Room::new()), [""; 0]);
+        assert_eq!(problems(&[pool(3, &[("a", 1), ("b", 1), ("c", 1)])], "b", &FreeQuota::new()), [""; 0]);
         assert_eq!(
-            problems(&[pool(3, &[("b", 1)])], "b", &Room::new()),
+            problems(&[pool(3, &[("b", 1)])], "b", &FreeQuota::new()),
             ["pool cpu has no other zone; add one"]
         );
         assert_eq!(
-            problems(&[pool(1, &[("a", 1), ("b", 1)])], "b", &Room::new()),
+            problems(&[pool(1, &[("a", 1), ("b", 1)])], "b", &FreeQuota::new()),
             ["pool cpu has 2 machines and may have 1; raise its maximum"]
         );
         // A pool that has nothing there is left as it is.
         assert_eq!(
-            problems(&[pool(1, &[("a", 2), ("b", 0)]), pool(0, &[("c", 1)])], "b", &Room::new()),
+            problems(&[pool(1, &[("a", 2), ("b", 0)]), pool(0, &[("c", 1)])], "b", &FreeQuota::new()),
             [""; 0]
         );
     }
 
     #[test]
-    fn quotas_of_the_account_leave_room_in_all_other_zones_together() {
+    fn quotas_of_the_account_allow_more_in_all_other_zones_together() {
         let pools = [pool(9, &[("a", 1), ("b", 2), ("c", 1)]), pool(9, &[("b", 1), ("c", 0)])];
-        let room = |told: &[(&str, u32)]| -> Room {
+        let free = |told: &[(&str, u32)]| -> FreeQuota {
             told.iter().map(|(code, number)| ((*code).to_owned(), *number)).collect()
         };
-        let full =
-            "3 machines are to move, and the quotas of the account leave room for 2 in a, c; raise them";
-        assert_eq!(problems(&pools, "b", &room(&[("a", 0), ("c", 2)])), [full]);
-        assert_eq!(problems(&pools, "b", &room(&[("a", 1), ("c", 2)])), [""; 0]);
+        let full = "3 machines are to move, and the quotas of the account allow 2 more in a, c; raise them";
+        assert_eq!(problems(&pools, "b", &free(&[("a", 0), ("c", 2)])), [full]);
+        assert_eq!(problems(&pools, "b", &free(&[("a", 1), ("c", 2)])), [""; 0]);
         // What the provider does not tell, it does not limit.
-        assert_eq!(problems(&pools, "b", &room(&[("c", 0)])), [""; 0]);
-        assert_eq!(problems(&pools, "d", &room(&[("a", 0), ("b", 0), ("c", 0)])), [""; 0]);
+        assert_eq!(problems(&pools, "b", &free(&[("c", 0)])), [""; 0]);
+        assert_eq!(problems(&pools, "d", &free(&[("a", 0), ("b", 0), ("c", 0)])), [""; 0]);
     }
 
     #[test]

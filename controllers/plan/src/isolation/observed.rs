@@ -6,7 +6,7 @@ use repot_api::conditions::Reason;
 use repot_apimachinery::time::Time;
 
 use super::{
-    capacity::{Pool, Room},
+    capacity::{FreeQuota, Pool},
     shown::{Limits, Shown},
 };
 
@@ -116,7 +116,7 @@ pub struct SeedFacts {
     /// Pools of the Shoot, and where their machines are.
     pub pools: Vec<Pool>,
     /// What the provider tells of its quotas.
-    pub room: Room,
+    pub free: FreeQuota,
     /// Nodes of the zone that take new Pods; `None` where the API of the Shoot does not answer. A hibernated Shoot has none.
     pub open_nodes: Option<Vec<String>>,
     /// Nodes that were cordoned for this zone; `None` where the API of the Shoot does not answer. A hibernated Shoot has none.

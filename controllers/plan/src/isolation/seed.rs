@@ -71,7 +71,7 @@ pub(super) fn note_zone(context: &Context, notes: &mut Notes) {
 
 pub(super) fn has_capacity(context: &Context) -> Check {
     unless_over(context, |facts| {
-        let problems = capacity::problems(&facts.pools, &code(context), &facts.room);
+        let problems = capacity::problems(&facts.pools, &code(context), &facts.free);
         match (facts.unsupported.as_slice(), problems.is_empty()) {
             ([], true) => Check::Met("other zones can take the machines".to_owned()),
             ([], false) => Check::waiting("NoCapacity", problems.join("; ")),

@@ -108,7 +108,7 @@ pub async fn observe(
         unsupported: unsupported(seed, &namespace, worker.as_ref(), ledger).await?,
         zone_code,
         pools: pools.unwrap_or_default(),
-        room: worker.as_ref().map(Worker::zone_room).unwrap_or_default(),
+        free: worker.as_ref().map(Worker::free_quota).unwrap_or_default(),
         open_nodes: open.clone(),
         own_cordoned: nodes.map(|nodes| nodes::marked(nodes, &request.zone)),
         worker: worker.as_ref().map(|worker| worker_facts(worker, &request.uid)),

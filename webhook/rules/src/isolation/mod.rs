@@ -4,7 +4,7 @@ pub(crate) mod isolation_reconciled;
 pub(crate) mod no_isolation_while_migrating;
 pub(crate) mod no_maintenance_while_isolated;
 pub(crate) mod no_move_while_isolated;
-pub(crate) mod versions_kept;
+pub(crate) mod versions_kept_while_isolated;
 pub(crate) mod zone_fixed;
 pub(crate) mod zone_form;
 pub(crate) mod zone_used;

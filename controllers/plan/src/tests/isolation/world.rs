@@ -12,7 +12,7 @@ use crate::{
     flow::Decision,
     isolation::{
         IsolationSide as Side, ZoneIsolationFlow,
-        capacity::{Pool, Room, Zone},
+        capacity::{FreeQuota, Pool, Zone},
         effect::Effect,
         observed::{
             Asked, Facts, GardenFacts, IsolationRequest, Observed, SeedFacts, SeedNamespace, ShootLife,
@@ -167,7 +167,7 @@ impl World {
             unsupported: Vec::new(),
             zone_code: (self.now >= self.script.known_at).then(|| ZONE.1.to_owned()),
             pools: vec![Pool { name: "cpu".to_owned(), maximum, zones }],
-            room: Room::new(),
+            free: FreeQuota::new(),
             open_nodes: of_nodes(self.open),
             own_cordoned: of_nodes(self.ours),
             worker: Some(WorkerFacts {
