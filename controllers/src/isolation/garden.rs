@@ -9,6 +9,7 @@ use kube::{
 use repot_api::names::ISOLATED_ZONE;
 use repot_plan::{
     isolation::{
+        IsolationSide,
         effect::Effect,
         observed::{Facts, GardenFacts, SeedNamespace},
         shown::{Direction, Progress, Shown},
@@ -56,6 +57,8 @@ pub async fn observe(
         is_annotated_by_us: annotation(ANNOTATED_BY).is_some_and(|uid| Some(uid) == isolation.uid()),
         place: shoot.as_ref().and_then(place),
         told_place: isolation.place(),
+        is_outdated: isolation.has_side_ended(IsolationSide::Garden)
+            && siblings::is_outdated(context, isolation).await?,
         can_show: !context.shows_no_isolation.load(Ordering::Relaxed),
         shown: shoot.as_ref().and_then(|shoot| shown(shoot.status.zone_isolation.as_ref()?)),
     };

@@ -1,10 +1,11 @@
 //! The Shoot of an isolation, and other isolations and migrations of it.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{
     Api, ResourceExt,
     api::{ListParams, Patch, PatchParams},
 };
-use repot_plan::migration::observed::MigrationMode;
+use repot_plan::{isolation::IsolationSide, migration::observed::MigrationMode};
 use serde_json::json;
 
 use super::{
@@ -35,17 +36,50 @@ pub async fn shoot(context: &Context, isolation: &ZoneIsolation) -> Result<Optio
 /// # Errors
 /// [`Error::Read`].
 pub async fn earlier(context: &Context, own: &ZoneIsolation) -> Result<Vec<ZoneIsolation>> {
-    let namespace = own.namespace().unwrap_or_default();
-    let all = Api::<ZoneIsolation>::namespaced(context.garden_client().clone(), &namespace);
-    let found = all.list(&ListParams::default()).await;
-    let mut found = found.map_err(Error::read(format!("ZoneIsolations of {namespace}")))?.items;
+    let mut found = all(context, own).await?;
     found.retain(|other| is_in_the_way(other, own));
     Ok(found)
 }
 
 fn is_in_the_way(other: &ZoneIsolation, own: &ZoneIsolation) -> bool {
-    let age = |one: &ZoneIsolation| (one.creation_timestamp(), one.uid());
-    other.spec.shoot_ref.name == own.spec.shoot_ref.name && age(other) < age(own) && !other.has_ended()
+    age(other) < age(own) && !other.has_ended()
+}
+
+/// Whether another isolation of the same zone of the Shoot has not ended. What is left out, cordoned and cut off is its own then.
+///
+/// # Errors
+/// [`Error::Read`].
+pub async fn is_followed(context: &Context, own: &ZoneIsolation) -> Result<bool> {
+    Ok(all(context, own).await?.iter().any(|other| follows(other, own)))
+}
+
+/// Whether a later isolation of the Shoot has begun, so that the status of the Shoot tells of that one.
+///
+/// # Errors
+/// [`Error::Read`].
+pub async fn is_outdated(context: &Context, own: &ZoneIsolation) -> Result<bool> {
+    Ok(all(context, own).await?.iter().any(|other| outdates(other, own)))
+}
+
+async fn all(context: &Context, own: &ZoneIsolation) -> Result<Vec<ZoneIsolation>> {
+    let namespace = own.namespace().unwrap_or_default();
+    let all = Api::<ZoneIsolation>::namespaced(context.garden_client().clone(), &namespace);
+    let found = all.list(&ListParams::default()).await;
+    let mut found = found.map_err(Error::read(format!("ZoneIsolations of {namespace}")))?.items;
+    found.retain(|other| other.spec.shoot_ref.name == own.spec.shoot_ref.name && other.uid() != own.uid());
+    Ok(found)
+}
+
+fn follows(other: &ZoneIsolation, own: &ZoneIsolation) -> bool {
+    other.spec.zone == own.spec.zone && !other.has_ended()
+}
+
+fn outdates(other: &ZoneIsolation, own: &ZoneIsolation) -> bool {
+    age(other) > age(own) && other.part(IsolationSide::Garden)["begun"] == true
+}
+
+fn age(isolation: &ZoneIsolation) -> (Option<Time>, Option<String>) {
+    (isolation.creation_timestamp(), isolation.uid())
 }
 
 /// Whether an isolation goes on from where another one stands: the same zone is to be left again before it is used again.
@@ -120,6 +154,19 @@ mod tests {
             "spec": {"shootRef": {"name": "s"}, "isolatedZoneID": "z1"}, "status": status,
         }))
         .expect("an isolation")
+    }
+
+    #[test]
+    fn open_one_of_the_same_zone_follows_one_that_has_ended() {
+        let (ended, time) = (json!({"phase": "Succeeded"}), "2026-05-01T06:30:00Z");
+        let own = isolation("a", time, &json!({"garden": ended, "seed": ended}));
+        let mut next = isolation("b", time, &json!({}));
+        assert!(follows(&next, &own) && !outdates(&next, &own));
+        next.status.insert("garden".to_owned(), json!({"begun": true}));
+        assert!(outdates(&next, &own) && !outdates(&own, &next));
+        next.spec.zone = "z2".to_owned();
+        assert!(!follows(&next, &own));
+        assert!(!follows(&isolation("c", time, &json!({"garden": ended, "seed": ended})), &own));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use repot_tests::landscape::{DEADLINE, extensions};
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
-use super::{MERGE, ZONE, annotate, in_three_zones, last, machines, until_shown};
+use super::{MACHINES, MERGE, ZONE, annotate, in_three_zones, last, machines, until_shown};
 use crate::migration::story;
 use crate::migration::world::{SEEDS, World, run};
 
@@ -39,6 +39,7 @@ fn isolation_that_is_called_off_in_any_step_while_controllers_are_killed_leaves_
             .await?;
             ensure!(healthy(&before) == healthy(&after), "{step}: before {before:?}, after {after:?}");
             ensure_unmarked(&world).await.with_context(|| format!("called off in {step}"))?;
+            until_thawed(&world).await?;
         }
         world.stop(SEEDS.0).await
     });
@@ -83,7 +84,7 @@ fn zone_that_nobody_knows_changes_nothing_and_machines_that_are_being_created_le
 
 /// Waits until a step of the isolation of that number has begun.
 async fn until_started(world: &World, number: u32, step: &str) -> Result<()> {
-    until(&format!("{step} to begin"), DEADLINE, async || {
+    until(&format!("{step} to begin"), 2 * DEADLINE, async || {
         let found = last(world).await?;
         let name = found["metadata"]["name"].as_str().unwrap_or_default();
         ensure!(name.ends_with(&format!("-{number}")), "the last one is {name}");
@@ -94,6 +95,20 @@ async fn until_started(world: &World, number: u32, step: &str) -> Result<()> {
             "{}",
             found["status"]["message"]
         );
+        Ok(())
+    })
+    .await
+}
+
+/// machine-controller-manager makes no machines for minutes in a zone where they come and go as often as here.
+async fn until_thawed(world: &World) -> Result<()> {
+    let path = format!("{MACHINES}/{}/machinesets", world.name().technical_id());
+    let api = world.landscape.seed(SEEDS.0)?.cluster.api();
+    until("no MachineSet to be frozen", 2 * DEADLINE, async || {
+        let all = api.get(&path).await?.ok()?;
+        let frozen = |one: &&Value| !one["metadata"]["labels"]["freeze"].is_null();
+        let mut frozen = all["items"].as_array().into_iter().flatten().filter(frozen);
+        ensure!(frozen.next().is_none(), "one is frozen");
         Ok(())
     })
     .await

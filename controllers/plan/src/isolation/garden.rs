@@ -112,7 +112,8 @@ pub(super) fn tell_place(context: &Context) -> Option<Effect> {
 /// What `status.zoneIsolation` is to show; nothing where it is there, or cannot be. Until an isolation has begun, the status may tell of the
 /// one before.
 pub(super) fn tell(context: &Context) -> Option<Effect> {
-    let facts = context.at_garden().filter(|facts| facts.can_show && context.notes.begun)?;
+    let is_own = |facts: &&GardenFacts| facts.can_show && !facts.is_outdated && context.notes.begun;
+    let facts = context.at_garden().filter(is_own)?;
     let request = &context.observed.request;
     if request.continued.is_some() || request.shoot == ShootLife::Gone {
         return None;

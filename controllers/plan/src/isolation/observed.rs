@@ -96,6 +96,8 @@ pub struct GardenFacts {
     pub place: Option<SeedNamespace>,
     /// The same, as the ZoneIsolation says.
     pub told_place: Option<SeedNamespace>,
+    /// Whether a later isolation of the Shoot has begun; asked when this one has ended.
+    pub is_outdated: bool,
     /// Whether Shoots of this garden have `status.zoneIsolation`.
     pub can_show: bool,
     /// `status.zoneIsolation` of the Shoot.
@@ -109,6 +111,8 @@ pub struct SeedFacts {
     pub seed: String,
     /// A migration of the Shoot that has not ended: machines and networks are in its hands.
     pub migration: Option<String>,
+    /// Whether another isolation of the same zone has not ended; asked when this one has.
+    pub is_followed: bool,
     /// What the cluster or the provider does not know that an isolation needs, in words; asked before anything is changed.
     pub unsupported: Vec<String>,
     /// The code of the zone in the account of the Shoot; `None` where nobody has told it.

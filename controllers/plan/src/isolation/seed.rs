@@ -336,9 +336,9 @@ pub(super) fn uncordon(context: &Context) -> Vec<Effect> {
     active(context).map(|_| vec![Effect::Uncordon]).unwrap_or_default()
 }
 
-/// What was requested before the end may arrive after it.
+/// What was requested before the end may arrive after it. Where the zone is isolated again, another one undoes it.
 pub(super) fn left_over(context: &Context) -> Vec<Effect> {
-    let Some(facts) = active(context) else { return Vec::new() };
+    let Some(facts) = active(context).filter(|facts| !facts.is_followed) else { return Vec::new() };
     let is_kept = is_shoot_kept(context);
     let left_out = facts.worker.as_ref().and_then(|worker| worker.left_out.as_ref());
     let is_left_out = left_out == Some(&context.observed.request.zone);

@@ -105,6 +105,7 @@ pub async fn observe(
     let facts = SeedFacts {
         seed: seed_name,
         migration,
+        is_followed: ledger.phase.is_end() && siblings::is_followed(context, isolation).await?,
         unsupported: unsupported(seed, &namespace, worker.as_ref(), ledger).await?,
         zone_code,
         pools: pools.unwrap_or_default(),

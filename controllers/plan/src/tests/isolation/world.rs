@@ -144,6 +144,7 @@ impl World {
             is_annotated_by_us: self.is_annotated_by_us,
             place: Some(SeedNamespace { seed: SEED.to_owned(), namespace: "shoot--p--s".to_owned() }),
             told_place: self.told_place.clone(),
+            is_outdated: false,
             can_show: self.script.can_show,
             shown: self.shown.clone(),
         }
@@ -164,6 +165,7 @@ impl World {
         SeedFacts {
             seed: SEED.to_owned(),
             migration: is_migrating.then(|| "s-7".to_owned()),
+            is_followed: false,
             unsupported: Vec::new(),
             zone_code: (self.now >= self.script.known_at).then(|| ZONE.1.to_owned()),
             pools: vec![Pool { name: "cpu".to_owned(), maximum, zones }],
