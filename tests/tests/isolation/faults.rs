@@ -5,7 +5,7 @@ use repot_tests::landscape::{DEADLINE, extensions};
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
-use super::{MACHINES, MERGE, ZONE, annotate, in_three_zones, last, machines, until_shown};
+use super::{ISOLATIONS, MACHINES, MERGE, ZONE, annotate, in_three_zones, last, machines, until_shown};
 use crate::migration::story;
 use crate::migration::world::{SEEDS, World, run};
 
@@ -80,6 +80,72 @@ fn zone_that_nobody_knows_changes_nothing_and_machines_that_are_being_created_le
         ensure!(vms.iter().all(|vm| vm.zone != ZONE.1), "VMs are in the zone: {vms:?}");
         world.stop(SEEDS.0).await
     });
+}
+
+#[test]
+#[ignore = "minutes, in make soak"]
+fn provider_that_never_answers_is_shown_as_failed_and_a_lost_subnet_isolation_is_made_again() {
+    run(async |env| {
+        let world = World::create(env, "silent", in_three_zones()).await?;
+        let before = machines(&world).await?;
+        let seed = world.landscape.seed(SEEDS.0)?;
+        seed.stop_providers();
+        create(&world, "silent-1").await?;
+        until_shown(&world, ("Failover", "Failed")).await?;
+        ensure!(
+            last(&world).await?["status"]["reason"] == "WorkerPending",
+            "{}",
+            last(&world).await?["status"]
+        );
+        ensure!(machines(&world).await? == before, "machines have changed");
+        annotate(&world, &Value::Null).await?;
+        until_shown(&world, ("Failback", "Failed")).await?;
+        seed.start_providers();
+        until_shown(&world, ("Failback", "Done")).await?;
+        ensure!(machines(&world).await? == before, "machines have changed");
+        ensure_unmarked(&world).await?;
+
+        create(&world, "silent-2").await?;
+        until_shown(&world, ("Failover", "Done")).await?;
+        let lost = lose_subnet_isolation(&world).await?;
+        until("another SubnetIsolation to be ready", DEADLINE, async || {
+            let found = seed.cluster.api().get(&subnet_path(&world)).await?.ok()?;
+            let is_ready = found["status"]["lastOperation"]["state"] == "Succeeded";
+            ensure!(found["metadata"]["uid"] != lost && is_ready, "{found}");
+            Ok(())
+        })
+        .await?;
+        annotate(&world, &Value::Null).await?;
+        until_shown(&world, ("Failback", "Done")).await?;
+        ensure_unmarked(&world).await?;
+        world.stop(SEEDS.0).await
+    });
+}
+
+/// A ZoneIsolation whose steps are shown as failed soon.
+async fn create(world: &World, name: &str) -> Result<()> {
+    let object = json!({
+        "apiVersion": "migration.gardener.cloud/v1alpha1", "kind": "ZoneIsolation", "metadata": {"name": name},
+        "spec": {"shootRef": {"name": world.name().name}, "isolatedZoneID": ZONE.0, "stepTimeout": "15s"},
+    });
+    let all = format!("{ISOLATIONS}/{}/zoneisolations", world.name().project_namespace());
+    story::garden_of(world)?.cluster.api().post(&all, &object).await?.ok().map(drop)
+}
+
+fn subnet_path(world: &World) -> String {
+    extensions::path(&world.shoot.control_plane, "SubnetIsolation", "isolated-zone")
+}
+
+/// Removes it behind the back of its controller, and gives its UID.
+async fn lose_subnet_isolation(world: &World) -> Result<Value> {
+    let seed = world.landscape.seed(SEEDS.0)?;
+    seed.stop_providers();
+    let api = seed.cluster.api();
+    let found = api.get(&subnet_path(world)).await?.ok()?;
+    api.patch(&subnet_path(world), MERGE, &json!({"metadata": {"finalizers": null}})).await?.ok()?;
+    api.delete(&subnet_path(world)).await?.ok()?;
+    seed.start_providers();
+    Ok(found["metadata"]["uid"].clone())
 }
 
 /// Waits until a step of the isolation of that number has begun.
