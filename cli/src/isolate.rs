@@ -132,9 +132,10 @@ impl Work {
                     if next.is_empty() && !all.values().any(Progress::is_under_way) {
                         return Ok(all);
                     }
-                    latest = Some(all);
+                    let all = latest.insert(all);
                     for key in next.into_iter().take_while(|_| !stop.is_cancelled()) {
                         let refused = self.bulk.begin(&self.garden, &seen, &key).await;
+                        all.insert(key.clone(), begun(refused.as_ref()));
                         memory.refused.extend(refused.map(|why| (key, why)));
                     }
                 }
@@ -151,6 +152,14 @@ impl Work {
                 return latest.context("the Shoots were not read in time");
             }
         }
+    }
+}
+
+/// What is known of a Shoot until the next look.
+fn begun(refused: Option<&String>) -> Progress {
+    match refused {
+        Some(why) => Progress::Refused(why.clone()),
+        None => Progress::Working("its annotation was asked for".to_owned()),
     }
 }
 
@@ -208,6 +217,13 @@ fn json(all: &BTreeMap<Key, Progress>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shoot_that_has_just_begun_is_not_reported_as_not_begun() {
+        let refused = "zone z2 is isolated".to_owned();
+        assert_eq!(words(&begun(None)), "on its way: its annotation was asked for");
+        assert_eq!(words(&begun(Some(&refused))), "refused: zone z2 is isolated");
+    }
 
     #[test]
     fn report_names_each_shoot_and_what_it_waits_for() {

@@ -9,7 +9,6 @@ use kube::{
 use repot_api::names::ISOLATED_ZONE;
 use repot_plan::{
     isolation::{
-        IsolationSide,
         effect::Effect,
         observed::{Facts, GardenFacts, SeedNamespace},
         shown::{Direction, Progress, Shown},
@@ -42,23 +41,24 @@ pub async fn observe(
     isolation: &ZoneIsolation,
     shoot: Option<Shoot>,
 ) -> Result<(Facts, Objects)> {
-    let earlier = siblings::earlier(context, isolation).await?;
+    let others = siblings::others(context, isolation).await?;
+    let mut earlier = others.iter().filter(|other| siblings::is_in_the_way(other, isolation));
     let migration = siblings::migration(context, isolation).await?;
     let is_untold =
         |other: &ZoneIsolation| siblings::takes_over(isolation, other) && other.continued_by().is_none();
-    let obstacle = earlier.first().map(|other| format!("ZoneIsolation {} has not ended", other.name_any()));
+    let obstacle =
+        earlier.clone().next().map(|other| format!("ZoneIsolation {} has not ended", other.name_any()));
     let moves = || migration.map(|name| format!("ControlPlaneMigration {name} has not ended"));
     let shoot = shoot.filter(|shoot| isolation.is_of(shoot));
     let annotation = |key: &str| shoot.as_ref().and_then(|shoot| shoot.annotations().get(key).cloned());
     let facts = GardenFacts {
         obstacle: obstacle.or_else(moves),
-        is_untold: earlier.iter().any(is_untold),
+        is_untold: earlier.any(is_untold),
         annotation: annotation(ISOLATED_ZONE),
         is_annotated_by_us: annotation(ANNOTATED_BY).is_some_and(|uid| Some(uid) == isolation.uid()),
         place: shoot.as_ref().and_then(place),
         told_place: isolation.place(),
-        is_outdated: isolation.has_side_ended(IsolationSide::Garden)
-            && siblings::is_outdated(context, isolation).await?,
+        is_outdated: others.iter().any(|other| siblings::outdates(other, isolation)),
         can_show: !context.shows_no_isolation.load(Ordering::Relaxed),
         shown: shoot.as_ref().and_then(|shoot| shown(shoot.status.zone_isolation.as_ref()?)),
     };

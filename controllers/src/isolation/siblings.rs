@@ -31,37 +31,11 @@ pub async fn shoot(context: &Context, isolation: &ZoneIsolation) -> Result<Optio
     found.map_err(Error::read(format!("Shoot {namespace}/{name}")))
 }
 
-/// Other isolations of the same Shoot that have not ended, and were created before.
+/// Other isolations of the same Shoot.
 ///
 /// # Errors
 /// [`Error::Read`].
-pub async fn earlier(context: &Context, own: &ZoneIsolation) -> Result<Vec<ZoneIsolation>> {
-    let mut found = all(context, own).await?;
-    found.retain(|other| is_in_the_way(other, own));
-    Ok(found)
-}
-
-fn is_in_the_way(other: &ZoneIsolation, own: &ZoneIsolation) -> bool {
-    age(other) < age(own) && !other.has_ended()
-}
-
-/// Whether another isolation of the same zone of the Shoot has not ended. What is left out, cordoned and cut off is its own then.
-///
-/// # Errors
-/// [`Error::Read`].
-pub async fn is_followed(context: &Context, own: &ZoneIsolation) -> Result<bool> {
-    Ok(all(context, own).await?.iter().any(|other| follows(other, own)))
-}
-
-/// Whether a later isolation of the Shoot has begun, so that the status of the Shoot tells of that one.
-///
-/// # Errors
-/// [`Error::Read`].
-pub async fn is_outdated(context: &Context, own: &ZoneIsolation) -> Result<bool> {
-    Ok(all(context, own).await?.iter().any(|other| outdates(other, own)))
-}
-
-async fn all(context: &Context, own: &ZoneIsolation) -> Result<Vec<ZoneIsolation>> {
+pub async fn others(context: &Context, own: &ZoneIsolation) -> Result<Vec<ZoneIsolation>> {
     let namespace = own.namespace().unwrap_or_default();
     let all = Api::<ZoneIsolation>::namespaced(context.garden_client().clone(), &namespace);
     let found = all.list(&ListParams::default()).await;
@@ -70,11 +44,18 @@ async fn all(context: &Context, own: &ZoneIsolation) -> Result<Vec<ZoneIsolation
     Ok(found)
 }
 
-fn follows(other: &ZoneIsolation, own: &ZoneIsolation) -> bool {
+/// Whether another isolation of the same Shoot was created before, and has not ended.
+pub fn is_in_the_way(other: &ZoneIsolation, own: &ZoneIsolation) -> bool {
+    age(other) < age(own) && !other.has_ended()
+}
+
+/// Whether another isolation of the Shoot is of the same zone, and has not ended. What is left out, cordoned and cut off is its own then.
+pub fn follows(other: &ZoneIsolation, own: &ZoneIsolation) -> bool {
     other.spec.zone == own.spec.zone && !other.has_ended()
 }
 
-fn outdates(other: &ZoneIsolation, own: &ZoneIsolation) -> bool {
+/// Whether another isolation of the Shoot was created later and has begun, so that the status of the Shoot tells of that one.
+pub fn outdates(other: &ZoneIsolation, own: &ZoneIsolation) -> bool {
     age(other) > age(own) && other.part(IsolationSide::Garden)["begun"] == true
 }
 
@@ -130,8 +111,11 @@ pub async fn migration(context: &Context, own: &ZoneIsolation) -> Result<Option<
 pub async fn take_over(context: &Context, own: &ZoneIsolation) -> Result<()> {
     let namespace = own.namespace().unwrap_or_default();
     let all = Api::<ZoneIsolation>::namespaced(context.garden_client().clone(), &namespace);
-    let earlier = earlier(context, own).await?;
-    for other in earlier.iter().filter(|other| takes_over(own, other) && other.continued_by().is_none()) {
+    let others = others(context, own).await?;
+    let is_untold = |other: &&ZoneIsolation| {
+        is_in_the_way(other, own) && takes_over(own, other) && other.continued_by().is_none()
+    };
+    for other in others.iter().filter(is_untold) {
         let patch = json!({
             "metadata": {"resourceVersion": other.resource_version()},
             "status": {CONTINUED_BY: own.name_any()},

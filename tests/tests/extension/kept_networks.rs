@@ -55,6 +55,50 @@ fn infrastructure_stays_while_the_networks_of_a_zone_are_cut_off_and_no_longer()
     });
 }
 
+/// A seed whose SubnetIsolations are not installed yet, or not any more.
+#[test]
+fn infrastructure_can_be_deleted_where_the_kind_of_the_policy_is_missing() {
+    run(async |env| {
+        let seed = start_seed(env).await?;
+        let kind = "crd/subnetisolations.extensions.gardener.cloud";
+        seed.kubectl(["delete", kind]).await?.text()?;
+        seed.kubectl(["apply", "-f", POLICY]).await?.text()?;
+        seed.kubectl(["create", "namespace", OTHER]).await?.text()?;
+        create(&seed, OTHER, "one").await?;
+        // API servers take up policies one after the other: the one before is in force where this one is.
+        let kept = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept", "namespace": "default"}});
+        seed.apply(&[kept]).await?;
+        seed.apply(&later_policy()).await?;
+        until("a later policy to be in force", DEADLINE, async || {
+            let answer = seed.api().delete("/api/v1/namespaces/default/configmaps/kept?dryRun=All").await?;
+            ensure!(answer.status == 403, "{answer}");
+            Ok(())
+        })
+        .await?;
+        let status = delete(&seed, OTHER).await?;
+        ensure!(status == 200, "{status}");
+        Ok(())
+    });
+}
+
+/// Refuses to delete ConfigMaps.
+fn later_policy() -> [Value; 2] {
+    let (version, name) = ("admissionregistration.k8s.io/v1", "later");
+    let rule = json!({"apiGroups": [""], "apiVersions": ["*"], "operations": ["DELETE"], "resources": ["configmaps"]});
+    let spec = json!({
+        "matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false", "reason": "Forbidden"}],
+    });
+    [
+        json!({
+            "apiVersion": version, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec,
+        }),
+        json!({
+            "apiVersion": version, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name},
+            "spec": {"policyName": name, "validationActions": ["Deny"]},
+        }),
+    ]
+}
+
 /// An Infrastructure that nobody works on.
 async fn create(seed: &Garden, namespace: &str, name: &str) -> Result<()> {
     let secret = json!({"name": "cloudprovider", "namespace": namespace});

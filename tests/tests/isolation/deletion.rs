@@ -1,13 +1,13 @@
 //! A Shoot is deleted while a zone is isolated: its networks come back, and nobody deletes them before.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use repot_tests::http::Answer;
 use repot_tests::landscape::{DEADLINE, extensions};
 use repot_tests::wait::until;
 use serde_json::json;
 
 use super::{MERGE, ZONE, annotate, in_three_zones, until_shown};
-use crate::migration::story::shoot_path;
+use crate::migration::story::{garden_of, shoot_path};
 use crate::migration::world::{SEEDS, World, run};
 
 #[test]
@@ -24,7 +24,7 @@ fn networks_come_back_before_those_of_a_deleted_shoot_are_deleted() {
         ensure!(refused.status == 403, "{refused}");
         ensure!(refused.to_string().contains("the networks of zone local-eu-1b are cut off"), "{refused}");
 
-        let garden = &world.landscape.garden.as_ref().context("there is no garden")?.cluster;
+        let garden = &garden_of(&world)?.cluster;
         let confirmed =
             json!({"metadata": {"annotations": {"confirmation.gardener.cloud/deletion": "true"}}});
         garden.api().patch(&shoot_path(&world), MERGE, &confirmed).await?.ok()?;

@@ -115,6 +115,9 @@ fn provider_that_never_answers_is_shown_as_failed_and_a_lost_subnet_isolation_is
             Ok(())
         })
         .await?;
+        let cluster = world.name().technical_id();
+        let cut_off = world.landscape.providers.networks.isolated_of(&cluster);
+        ensure!(cut_off.as_deref() == Some(ZONE.1), "cut off: {cut_off:?}");
         annotate(&world, &Value::Null).await?;
         until_shown(&world, ("Failback", "Done")).await?;
         ensure_unmarked(&world).await?;
@@ -186,7 +189,9 @@ async fn ensure_unmarked(world: &World) -> Result<()> {
     let worker = extensions::read(plane, world.landscape.seed(SEEDS.0)?, "Worker", &plane.shoot.name).await?;
     ensure!(worker["spec"]["isolatedZoneID"].is_null(), "{}", worker["spec"]);
     let annotations = &worker["metadata"]["annotations"];
-    ensure!(annotations["migration.gardener.cloud/isolated-zone-id"].is_null(), "{annotations}");
+    for end in ["isolated-zone-id", "isolated-zone-code", "isolated-since"] {
+        ensure!(annotations[format!("migration.gardener.cloud/{end}")].is_null(), "{annotations}");
+    }
     let nodes = world.api()?.get("/api/v1/nodes").await?.ok()?;
     let mut nodes = nodes["items"].as_array().into_iter().flatten();
     ensure!(nodes.all(|node| node["spec"]["unschedulable"] != true), "a node is cordoned");

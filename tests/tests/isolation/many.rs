@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::{MERGE, ZONE, ZONES, in_three_zones, machines};
-use crate::migration::story::shoot_path;
+use crate::migration::story::{garden_of, shoot_path};
 use crate::migration::world::{SEEDS, World, run};
 
 const NAMES: [&str; 2] = ["first", "second"];
@@ -28,7 +28,7 @@ fn zone_of_several_shoots_is_left_and_used_again_by_one_command_each_and_never_t
         }
         for world in &worlds {
             let labels = json!({"metadata": {"labels": {"left": "together"}}});
-            garden(world)?.api().patch(&shoot_path(world), MERGE, &labels).await?.ok()?;
+            garden_of(world)?.cluster.api().patch(&shoot_path(world), MERGE, &labels).await?.ok()?;
         }
         let asked = isolate(&worlds[0], &[]).await?;
         ensure!(asked.code == 3 && text(&asked).contains("first   not begun"), "{asked:?}");
@@ -60,14 +60,14 @@ fn two_zones() -> Vec<String> {
     ZONES[..2].iter().map(|zone| (*zone).to_owned()).collect()
 }
 
-fn garden(world: &World) -> Result<&repot_tests::garden::Garden> {
-    Ok(&world.landscape.garden.as_ref().context("there is no garden")?.cluster)
-}
-
 async fn isolate(world: &World, more: &[&str]) -> Result<Output> {
     let mut command = Command::new(program()?);
     command.args(["isolate", "--zone", ZONE.0, "-n", &world.name().project_namespace(), "-l", LABEL]);
-    command.arg("--kubeconfig").arg(garden(world)?.kubeconfig()).args(more).env_remove("KUBECONFIG");
+    command
+        .arg("--kubeconfig")
+        .arg(garden_of(world)?.cluster.kubeconfig())
+        .args(more)
+        .env_remove("KUBECONFIG");
     let output = tool::run(command, b"").await?;
     println!("repot isolate {}\n{}{}", more.join(" "), output.stderr, text(&output));
     Ok(output)

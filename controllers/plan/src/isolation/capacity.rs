@@ -26,15 +26,15 @@ pub struct Zone {
 
 impl Pool {
     fn wanted(&self) -> u32 {
-        self.zones.iter().map(|zone| zone.wanted).sum()
+        sum(self.zones.iter().map(|zone| zone.wanted))
     }
 
     fn wanted_in(&self, code: &str) -> u32 {
-        self.zones.iter().filter(|zone| zone.code == code).map(|zone| zone.wanted).sum()
+        sum(self.zones.iter().filter(|zone| zone.code == code).map(|zone| zone.wanted))
     }
 
     fn available_beside(&self, code: &str) -> u32 {
-        self.zones.iter().filter(|zone| zone.code != code).map(|zone| zone.available).sum()
+        sum(self.zones.iter().filter(|zone| zone.code != code).map(|zone| zone.available))
     }
 
     fn problem(&self, code: &str) -> Option<String> {
@@ -50,6 +50,11 @@ impl Pool {
     }
 }
 
+/// Numbers are what objects of the seed say, however large.
+fn sum(numbers: impl Iterator<Item = u32>) -> u32 {
+    numbers.fold(0, u32::saturating_add)
+}
+
 /// Machines that zones can still take by the quotas of the account, by the codes of zones. One that is missing takes as many as are asked for.
 pub type FreeQuota = BTreeMap<String, u32>;
 
@@ -61,12 +66,12 @@ pub fn problems(pools: &[Pool], code: &str, free: &FreeQuota) -> Vec<String> {
 
 /// Pools share the quotas of an account.
 fn quota_problem(pools: &[Pool], code: &str, free: &FreeQuota) -> Option<String> {
-    let needed: u32 = pools.iter().map(|pool| pool.wanted_in(code)).sum();
+    let needed = sum(pools.iter().map(|pool| pool.wanted_in(code)));
     let leaving = pools.iter().filter(|pool| pool.wanted_in(code) > 0);
     let others = leaving.flat_map(|pool| &pool.zones).map(|zone| &zone.code).filter(|other| *other != code);
     let others: BTreeSet<&String> = others.collect();
     let told: Option<Vec<u32>> = others.iter().map(|other| free.get(*other).copied()).collect();
-    let left = told?.into_iter().fold(0_u32, u32::saturating_add);
+    let left = sum(told?.into_iter());
     (!others.is_empty() && left < needed).then(|| {
         let others: Vec<&str> = others.into_iter().map(String::as_str).collect();
         let others = others.join(", ");
@@ -137,6 +142,7 @@ mod tests {
         let full = "3 machines are to move, and the quotas of the account allow 2 more in a, c; raise them";
         assert_eq!(problems(&pools, "b", &free(&[("a", 0), ("c", 2)])), [full]);
         assert_eq!(problems(&pools, "b", &free(&[("a", 1), ("c", 2)])), [""; 0]);
+        assert_eq!(problems(&pools, "b", &free(&[("a", u32::MAX), ("c", u32::MAX)])), [""; 0]);
         // What the provider does not tell, it does not limit.
         assert_eq!(problems(&pools, "b", &free(&[("c", 0)])), [""; 0]);
         assert_eq!(problems(&pools, "d", &free(&[("a", 0), ("b", 0), ("c", 0)])), [""; 0]);

@@ -96,7 +96,7 @@ pub struct GardenFacts {
     pub place: Option<SeedNamespace>,
     /// The same, as the ZoneIsolation says.
     pub told_place: Option<SeedNamespace>,
-    /// Whether a later isolation of the Shoot has begun; asked when this one has ended.
+    /// Whether a later isolation of the Shoot has begun.
     pub is_outdated: bool,
     /// Whether Shoots of this garden have `status.zoneIsolation`.
     pub can_show: bool,

@@ -122,8 +122,8 @@ async fn force(seed: &Client, objects: &Objects, names: &[String]) -> Result<()>
     Ok(())
 }
 
-/// Other zones have too many machines as soon as the zone is used again. Those that they had before stay. A Machine that cannot be marked
-/// holds nothing up.
+/// Other zones have too many machines as soon as the zone is used again, and those that they had before stay. Where a Machine cannot be
+/// marked, the zone is used all the same.
 async fn end_added_first(seed: &Client, objects: &Objects) {
     let all = Api::<DynamicObject>::namespaced_with(seed.clone(), &objects.namespace, &MACHINE.resource());
     for machine in &objects.added {

@@ -90,8 +90,8 @@ const PRIORITY: &str = "machinepriority.machine.sapcloud.io";
 const USUAL: &str = "3";
 const LOW: &str = "2";
 
-/// Machines that came to other zones than that of `of_zone` since a time, which API servers know in seconds, stay, and have no priority of
-/// somebody else.
+/// Machines that came to other zones than that of `of_zone` since a time, which API servers know in seconds. Those that end are left out,
+/// and those to which somebody else has given a priority.
 pub fn added(
     all: &[DynamicObject],
     of_zone: &[DynamicObject],

@@ -105,7 +105,7 @@ pub async fn observe(
     let facts = SeedFacts {
         seed: seed_name,
         migration,
-        is_followed: ledger.phase.is_end() && siblings::is_followed(context, isolation).await?,
+        is_followed: ledger.phase.is_end() && is_followed(context, isolation).await?,
         unsupported: unsupported(seed, &namespace, worker.as_ref(), ledger).await?,
         zone_code,
         pools: pools.unwrap_or_default(),
@@ -121,6 +121,12 @@ pub async fn observe(
     let open_nodes = open.unwrap_or_default();
     let objects = Objects { namespace, worker, machines, added, shoot: found, open_nodes, subnet };
     Ok((Facts::Seed(Box::new(facts)), objects))
+}
+
+/// Asked only of one that has ended: no other one begins before.
+async fn is_followed(context: &Context, isolation: &ZoneIsolation) -> Result<bool> {
+    let others = siblings::others(context, isolation).await?;
+    Ok(others.iter().any(|other| siblings::follows(other, isolation)))
 }
 
 fn left_out_since(worker: &Worker) -> Option<Timestamp> {

@@ -17,8 +17,8 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// A write without an answer after this time has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One write: when it was begun and answered, in seconds since 1970, whether it was acknowledged, and how often the API server asked for it
-/// to be repeated.
+/// One write: when it was begun and answered, in seconds since 1970, whether it was acknowledged, and how often it was repeated since the
+/// API server asked for that.
 #[derive(Clone, Copy, Debug)]
 pub struct Write {
     pub begun: f64,
