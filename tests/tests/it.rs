@@ -13,6 +13,7 @@ mod extension;
 mod gardener;
 mod gateway;
 mod http;
+mod install;
 mod isolation;
 mod kubectl;
 mod landscape;
