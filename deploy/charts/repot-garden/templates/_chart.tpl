@@ -69,13 +69,13 @@ What the shared templates ask of a chart: the one for a garden.
 {{- if eq .kind "ServiceAccount" }}{{ $users = append $users (printf "system:serviceaccount:%s:%s" .namespace .name) }}
 {{- else if eq .kind "Group" }}{{ $groups = append $groups .name }}
 {{- else }}{{ $users = append $users .name }}{{ end }}
-{{- end }}
+{{- end -}}
 - --serve={{ .Values.serve }}
-- --controller-users={{ concat $users .Values.webhook.extraControllerUsers | join "," }}
+- {{ concat $users .Values.webhook.extraControllerUsers | join "," | printf "--controller-users=%s" | quote }}
 {{- with concat $groups .Values.seeds.extraGroups }}
-- --controller-groups={{ join "," . }}
+- {{ join "," . | printf "--controller-groups=%s" | quote }}
 {{- end }}
-- --operator-groups={{ join "," .Values.webhook.operatorGroups }}
+- {{ join "," .Values.webhook.operatorGroups | printf "--operator-groups=%s" | quote }}
 {{- with .Values.webhook.defaultDistanceThreshold }}
 - --default-distance-threshold={{ int . }}
 {{- end }}

@@ -31,6 +31,9 @@ What the shared templates ask of a chart: the one for a seed.
 {{- if and $garden.seedName (not $garden.kubeconfigSecret) (not (include "seed.byGardenlet" .)) }}
 {{- fail "garden.kubeconfigSecret is empty: garden.seedName needs a Secret with the kubeconfig of the garden" }}
 {{- end }}
+{{- if and (include "seed.byGardenlet" .) (gt (len .Values.controllers.namespaces) 1) }}
+{{- fail "controllers.namespaces has several entries: installed by gardenlet, the chart can have roles in one namespace" }}
+{{- end }}
 {{- if and .Values.controllers.membersGateway .Values.controllers.membersIstioGateway }}
 {{- fail "controllers.membersGateway and controllers.membersIstioGateway are both set: set one of them" }}
 {{- end }}
@@ -86,10 +89,10 @@ extensions.gardener.cloud/inject-garden-kubeconfig: "false"
 
 {{/* Flags of the webhooks about kinds and users. Controllers are those of Gardener and of Repot. */}}
 {{- define "chart.webhookFlags" -}}
-{{- $users := list "system:serviceaccount:garden:*" (printf "system:serviceaccount:%s:*" .Release.Namespace) }}
+{{- $users := list "system:serviceaccount:garden:*" (printf "system:serviceaccount:%s:*" .Release.Namespace) -}}
 - --serve=seed
-- --controller-users={{ concat $users .Values.webhook.extraControllerUsers | join "," }}
-- --operator-groups={{ join "," .Values.webhook.operatorGroups }}
+- {{ concat $users .Values.webhook.extraControllerUsers | join "," | printf "--controller-users=%s" | quote }}
+- {{ join "," .Values.webhook.operatorGroups | printf "--operator-groups=%s" | quote }}
 {{- end }}
 
 {{/* URL of the webhooks, without a path; empty: their Service. */}}
@@ -113,7 +116,7 @@ extensions.gardener.cloud/inject-garden-kubeconfig: "false"
 - --members-istio-gateway={{ . }}
 {{- end }}
 {{- with .Values.controllers.localStorePath }}
-- --local-store-path={{ . }}
+- {{ printf "--local-store-path=%s" . | quote }}
 {{- end }}
 {{- end }}
 

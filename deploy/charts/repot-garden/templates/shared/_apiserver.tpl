@@ -1,7 +1,7 @@
 {{/* Flags of the API server, but those about its end. */}}
 {{- define "repot.apiserverFlags" -}}
 {{ include "repot.logFlags" . }}
-- --bind-address={{ .Values.bindAddress }}
+- {{ printf "--bind-address=%s" .Values.bindAddress | quote }}
 - --secure-port=8443
 - --tls-cert-file=/etc/repot/tls/tls.crt
 - --tls-private-key-file=/etc/repot/tls/tls.key
@@ -18,7 +18,7 @@
 {{- end }}
 {{- with .Values.apiserver.audit }}
 {{- if .logPath }}
-- --audit-log-path={{ .logPath }}
+- {{ printf "--audit-log-path=%s" .logPath | quote }}
 {{- if .policy }}
 - --audit-policy-file=/etc/repot/config/audit.yaml
 {{- end }}
@@ -34,8 +34,8 @@
 - --storage=embedded:/var/lib/repot/store
 {{- else }}
 - --storage=etcd
-- --etcd-servers={{ join "," .Values.storage.etcd.servers }}
-- --etcd-prefix={{ .Values.storage.etcd.prefix }}
+- {{ join "," .Values.storage.etcd.servers | printf "--etcd-servers=%s" | quote }}
+- {{ printf "--etcd-prefix=%s" .Values.storage.etcd.prefix | quote }}
 {{- if .Values.storage.etcd.tlsSecret }}
 - --etcd-cafile=/etc/repot/etcd/ca.crt
 - --etcd-certfile=/etc/repot/etcd/tls.crt
@@ -44,7 +44,7 @@
 - --spool-dir=/var/spool/repot
 {{- end }}
 {{- if .Values.chunkStore.url }}
-- --chunk-store={{ .Values.chunkStore.url }}
+- {{ printf "--chunk-store=%s" .Values.chunkStore.url | quote }}
 - --chunk-retention={{ .Values.chunkStore.retention }}
 - --chunk-retention-max-bytes={{ .Values.chunkStore.retentionMaxBytes | int64 }}
 {{- else }}
@@ -54,14 +54,10 @@
 
 {{/* Files of the API server that are no secrets: data of its ConfigMap, or nothing. */}}
 {{- define "repot.apiserverFiles" -}}
-{{- with .Values.tracing.config -}}
-tracing.yaml: |
-  {{- toYaml . | nindent 2 }}
-{{ end }}
+{{- $files := dict }}
+{{- with .Values.tracing.config }}{{ $_ := set $files "tracing.yaml" (toYaml .) }}{{ end }}
 {{- with .Values.apiserver.audit }}
-{{- if and .logPath .policy -}}
-audit.yaml: |
-  {{- toYaml .policy | nindent 2 }}
+{{- if and .logPath .policy }}{{ $_ := set $files "audit.yaml" (toYaml .policy) }}{{ end }}
 {{- end }}
-{{- end }}
+{{- if $files }}{{ toYaml $files }}{{ end }}
 {{- end }}

@@ -156,7 +156,7 @@ securityContext:
 
 {{/* Flags of every command. */}}
 {{- define "repot.logFlags" -}}
-- --log-level={{ .Values.logLevel }}
+- {{ printf "--log-level=%s" .Values.logLevel | quote }}
 - --log-format={{ .Values.logFormat }}
 {{- end }}
 
