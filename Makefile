@@ -99,6 +99,7 @@ docs:
 # Kubernetes, etcd and other programs for the tests, at pinned versions, once: some 20 minutes on two cores.
 testbed: tools
 	tests/go/build
+	tests/tools/schemas
 	tests/tools/old-kubectl
 	tests/python/build
 

@@ -2,6 +2,7 @@
 
 mod admission;
 mod architecture;
+mod charts;
 mod conformance;
 mod docs;
 mod encryption;
