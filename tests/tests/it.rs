@@ -26,6 +26,7 @@ mod oracles;
 mod ownership;
 mod seed_state;
 mod shootstate;
+mod supply_chain;
 mod testbed;
 mod watchdog;
 mod webhook;
