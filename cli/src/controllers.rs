@@ -8,7 +8,8 @@ use kube::Client;
 use repot_apiserver::delegation;
 use repot_controllers::{
     election::Election,
-    etcd, isolation,
+    etcd::{self, metrics::EtcdMetrics},
+    isolation,
     local_stores::LocalStores,
     metrics::Metrics,
     migration::{self, Exposer, GardenOptions, GatewayKind, GatewayName, quarantine::QuarantineCommand},
@@ -167,6 +168,7 @@ async fn control(
         "--max-migrations-per-seed is for --scope garden"
     );
     let local_stores = LocalStores::below(flags.local_store_path)?;
+    let etcds = EtcdMetrics::new(&metrics).context("failed to create metrics")?;
     let client = delegation::client(flags.kubeconfig.as_deref()).await?;
     let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
     let random = random.context("failed to make an identity")?;
@@ -198,7 +200,7 @@ async fn control(
     tracing::info!(identity, "acting");
     let client = fenced_client(term.clone(), client);
     let stopped = stop.clone();
-    let process = Process { client, identity: own, local_stores, term: term.clone(), metrics, stop };
+    let process = Process { client, identity: own, local_stores, term: term.clone(), metrics, etcds, stop };
     let work = async {
         match (flags.scope, garden) {
             (Scope::Garden, _) => {
@@ -261,6 +263,7 @@ struct Process {
     local_stores: LocalStores,
     term: LeaseDeadline,
     metrics: Metrics,
+    etcds: EtcdMetrics,
     stop: CancellationToken,
 }
 
@@ -274,6 +277,7 @@ impl Process {
             local_stores: self.local_stores.clone(),
             term: self.term.clone(),
             metrics: self.metrics.clone(),
+            etcds: self.etcds.clone(),
         };
         let operator = etcd::run(self.client.clone(), operator, self.stop.clone());
         let context = Context::new(
