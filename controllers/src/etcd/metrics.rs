@@ -103,14 +103,19 @@ impl EtcdMetrics {
     /// # Errors
     /// When they are there already.
     pub fn new(all: &Metrics) -> prometheus::Result<Self> {
-        let gauges = |name: &str, help: &str, labels: &[&str]| IntGaugeVec::new(Opts::new(name, help), labels);
+        let gauges =
+            |name: &str, help: &str, labels: &[&str]| IntGaugeVec::new(Opts::new(name, help), labels);
         let gauges = Gauges {
             conditions: gauges(
                 "repot_etcd_conditions",
                 "Etcds by type and status of a condition.",
                 &["type", "status"],
             )?,
-            quorum: gauges("repot_etcd_quorum", "Etcds with members, by the state of their quorum.", &["state"])?,
+            quorum: gauges(
+                "repot_etcd_quorum",
+                "Etcds with members, by the state of their quorum.",
+                &["state"],
+            )?,
             members: gauges("repot_etcd_members", "Members of Etcds by status.", &["status"])?,
             ownership: gauges(
                 "repot_etcd_ownership",

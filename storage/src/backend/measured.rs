@@ -15,7 +15,8 @@ use super::{
 };
 
 /// From an answer of memory to the longest timeout, in seconds.
-const SECONDS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const SECONDS: &[f64] =
+    &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 /// Requests that are measured. A watch lasts for as long as somebody needs it, so it is not among them.
 const OPERATIONS: [&str; 7] = ["compact", "count", "get", "get_many", "range", "revision", "txn"];
 

@@ -27,7 +27,6 @@ use uuid::Uuid;
 use super::{
     collect::{CollectReport, Duty, Judge},
     core::Core,
-    metrics::Part,
     pages::Pages,
     path,
     quarantine::Strays,
@@ -198,7 +197,7 @@ impl Core {
         }
         tracing::error!(%uid, missing, "chunks of an object are not there; `repot storage fsck` tells which of its bytes are lost");
         report.missing += missing;
-        self.metrics.found_damage(Part::Payload, missing);
+        self.metrics.found_missing_chunks(missing);
         let mut judge = Judge::begin(self, duty).await?;
         judge.list(uid, records).await?;
         let listed = judge.end().await?;

@@ -198,8 +198,8 @@ impl Core {
     /// Opens a record that was read at revision `at`; damage is counted.
     pub(crate) async fn open(&self, kv: KeyValue, at: Revision) -> Result<Object> {
         let opened = self.open_stored(kv, at).await;
-        if opened.as_ref().is_err_and(Error::is_proven_damage) {
-            self.metrics.found_damage(Part::Record, 1);
+        if let Err(Error::Corrupt { key, what }) = &opened {
+            self.metrics.found_damage(Part::Record, key, what);
         }
         opened
     }

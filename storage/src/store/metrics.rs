@@ -1,8 +1,18 @@
 //! What is counted about a store: damage, rollbacks and passes of the collector.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
+use parking_lot::Mutex;
 use prometheus::{Gauge, IntCounter, IntCounterVec, IntGauge, Opts, core::Collector};
+
+use super::types::Key;
+use crate::seal::Defect;
+
+/// The log names one damaged object in this time: clients may read the same one many times a second.
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The part of an object that was found damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +42,8 @@ pub(crate) struct Metrics {
     passed_at: Gauge,
     failed_passes: IntCounter,
     removed_chunks: IntCounter,
+    /// When a damaged object was logged last.
+    logged: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Metrics {
@@ -64,6 +76,7 @@ impl Metrics {
                 "repot_storage_collector_removed_chunks_total",
                 "Chunks that the collector removed because no object names them.",
             )?,
+            logged: Arc::default(),
         };
         for part in Part::ALL {
             metrics.damage.with_label_values(&[part.label()]);
@@ -81,9 +94,21 @@ impl Metrics {
         ]
     }
 
-    /// Counts damaged parts. Each read that meets the same damage counts it again.
-    pub(crate) fn found_damage(&self, part: Part, count: u64) {
-        self.damage.with_label_values(&[part.label()]).inc_by(count);
+    /// Counts a damaged part of an object, and logs it unless another one was logged just before. Each read that meets the same
+    /// damage counts it again.
+    pub(crate) fn found_damage(&self, part: Part, key: &Key, what: Defect) {
+        self.damage.with_label_values(&[part.label()]).inc();
+        let now = Instant::now();
+        let mut logged = self.logged.lock();
+        if logged.is_none_or(|last| now.duration_since(last) >= LOG_INTERVAL) {
+            *logged = Some(now);
+            tracing::error!(%key, part = part.label(), what, "a stored object is damaged");
+        }
+    }
+
+    /// Counts chunks that the collector did not find.
+    pub(crate) fn found_missing_chunks(&self, count: u64) {
+        self.damage.with_label_values(&[Part::Payload.label()]).inc_by(count);
     }
 
     /// Says that the store was put back, which lasts until the process ends.

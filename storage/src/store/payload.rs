@@ -218,7 +218,7 @@ impl Reader {
 
     /// The error of a payload that is damaged, which is counted.
     fn corrupt(&self, what: Defect) -> Error {
-        self.core.metrics.found_damage(Part::Payload, 1);
+        self.core.metrics.found_damage(Part::Payload, &self.object.key, what);
         Error::Corrupt { key: self.object.key.clone(), what }
     }
 }
