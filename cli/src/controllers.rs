@@ -7,7 +7,8 @@ use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
 use kube::Client;
 use repot_apiserver::delegation;
 use repot_controllers::{
-    etcd, isolation,
+    etcd::{self, metrics::EtcdMetrics},
+    isolation,
     local_stores::LocalStores,
     metrics::Metrics,
     migration::{self, Exposer, GardenOptions, GatewayKind, GatewayName, quarantine::QuarantineCommand},
@@ -158,6 +159,7 @@ async fn control(
         "--max-migrations-per-seed is for --scope garden"
     );
     let local_stores = LocalStores::below(flags.local_store_path)?;
+    let etcds = EtcdMetrics::new(&metrics).context("failed to create metrics")?;
     let client = delegation::client(flags.kubeconfig.as_deref()).await?;
     let own = flags.identity.unwrap_or_else(|| "repot-controllers".to_owned());
     let identity = leading::identity(&own)?;
@@ -178,7 +180,7 @@ async fn control(
     tracing::info!(identity, "acting");
     let client = fenced_client(term.clone(), client);
     let stopped = stop.clone();
-    let process = Process { client, identity: own, local_stores, term: term.clone(), metrics, stop };
+    let process = Process { client, identity: own, local_stores, term: term.clone(), metrics, etcds, stop };
     let work = async {
         match (flags.scope, garden) {
             (Scope::Garden, _) => {
@@ -225,6 +227,7 @@ struct Process {
     local_stores: LocalStores,
     term: LeaseDeadline,
     metrics: Metrics,
+    etcds: EtcdMetrics,
     stop: CancellationToken,
 }
 
@@ -238,6 +241,7 @@ impl Process {
             local_stores: self.local_stores.clone(),
             term: self.term.clone(),
             metrics: self.metrics.clone(),
+            etcds: self.etcds.clone(),
         };
         let operator = etcd::run(self.client.clone(), operator, self.stop.clone());
         let context = Context::new(

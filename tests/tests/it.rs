@@ -21,6 +21,7 @@ mod landscape;
 mod live;
 mod members;
 mod migration;
+mod observe;
 mod operator;
 mod oracles;
 mod ownership;
