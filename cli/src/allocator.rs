@@ -31,6 +31,9 @@ mod tests {
     #[test]
     fn images_set_the_same_threshold() {
         let containerfile = include_str!("../../deploy/image/Containerfile");
-        assert!(containerfile.contains(&format!("{VARIABLE}={LARGE}\n")), "{VARIABLE} is not {LARGE} in images");
+        assert!(
+            containerfile.contains(&format!("{VARIABLE}={LARGE}\n")),
+            "{VARIABLE} is not {LARGE} in images"
+        );
     }
 }

@@ -17,7 +17,7 @@ const WAIT: &str = "--timeout=180s";
 pub struct World<'a> {
     pub env: &'a TestEnv,
     pub garden: Garden,
-    _runner: PodRunner,
+    pub runner: PodRunner,
 }
 
 /// A directory below `deploy/charts`.
@@ -48,7 +48,7 @@ impl<'a> World<'a> {
         let restricted = json!({"pod-security.kubernetes.io/enforce": "restricted"});
         let class = PodRunner::storage_class("standard", "WaitForFirstConsumer", "Delete");
         garden.apply(&[namespace(NAMESPACE, restricted), namespace("garden", json!({})), class]).await?;
-        Ok(Self { env, garden, _runner: runner })
+        Ok(Self { env, garden, runner })
     }
 
     /// Runs helm in the namespace of Repot.

@@ -12,7 +12,6 @@
 {{- end }}
 {{ include "chart.apiserverFlags" . }}
 {{ include "repot.storageFlags" . }}
-- --profiling={{ .Values.apiserver.profiling }}
 {{- with .Values.tracing.config }}
 - --tracing-config-file=/etc/repot/config/tracing.yaml
 {{- end }}

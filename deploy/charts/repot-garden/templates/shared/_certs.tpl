@@ -20,11 +20,11 @@
 {{- toYaml (uniq $found) }}
 {{- end }}
 
-{{/* Flags of `repot certs manage` that say what it manages. */}}
-{{- define "repot.certsFlags" -}}
+{{/* Flags of `repot certs` that say which certificates there are, and who has their bundle. */}}
+{{- define "repot.certsKept" -}}
 - --namespace={{ .Release.Namespace }}
-{{- if eq .Values.certificates.issuer "repot" }}
 - --authorities-secret=repot-authorities
+{{- if eq .Values.certificates.issuer "repot" }}
 {{- range $component := include "repot.servingComponents" . | fromYamlArray }}
 - --serving={{ $component }}-tls={{ $component }}
 {{- range include "repot.extraNames" (dict "root" $ "component" $component) | fromYamlArray }}
@@ -40,6 +40,13 @@
 {{- with include "chart.kubeconfig" . }}
 - --published-kubeconfig={{ . }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Flags of `repot certs manage`. */}}
+{{- define "repot.certsFlags" -}}
+{{- include "repot.certsKept" . }}
+{{- if eq .Values.certificates.issuer "repot" }}
 - --serving-validity={{ mul 24 .Values.certificates.servingDays }}h
 - --authority-validity={{ mul 24 .Values.certificates.authorityDays }}h
 - --overlap={{ .Values.certificates.overlap }}
