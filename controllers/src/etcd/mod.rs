@@ -20,6 +20,7 @@ mod findings;
 mod gateways;
 mod leases;
 mod membership;
+pub mod metrics;
 pub mod names;
 mod observe;
 mod pass;
@@ -57,6 +58,7 @@ use crate::{
 use api::Etcd;
 pub use error::{Error, Result};
 use membership::{MembershipStatus, Memberships};
+use metrics::EtcdMetrics;
 use observe::Observed;
 use pass::Pass;
 use render::Layout;
@@ -88,6 +90,8 @@ pub struct Options {
     pub term: LeaseDeadline,
     /// Where reconciles are counted.
     pub metrics: Metrics,
+    /// Where Etcds are counted.
+    pub etcds: EtcdMetrics,
 }
 
 struct Context {
@@ -117,6 +121,7 @@ async fn run_in(scope: &Scope, context: Arc<Context>, shutdown: CancellationToke
         .owns(scope.api::<Job>(client), config())
         .watches(scope.api::<Pod>(client), ours(), of_pod)
         .with_config(controller::Config::default().concurrency(CONCURRENCY));
+    context.options.etcds.add_store(controller.store());
     let metrics = context.options.metrics.clone();
     let settings = Settings { name: "etcd", after_conflict: AGAIN, after_error: HASTE, metrics };
     reconciler::run(settings, controller, reconcile, context, shutdown).await;
@@ -160,6 +165,8 @@ async fn pass(context: &Context, observed: &Observed) -> Result<Done> {
     let mut known = None;
     if asks_members(observed, &next) {
         known = context.memberships.ask(&context.client, observed).await?;
+        let said = known.as_ref().map_or(&[][..], |known| known.said.as_slice());
+        context.options.etcds.record_verdicts(&observed.etcd, said);
         let pods = known.as_ref().and_then(|known| departure::pods(observed, known));
         next = decide(&observed.seen(pods, source, departure::is_needed(observed, known.as_ref())));
     }

@@ -5,7 +5,7 @@ use repot_etcd_core::snapshot::SnapshotName;
 
 use super::{
     backups::State,
-    report::{Membership, Phase, Report},
+    report::{Membership, Ownership, Phase, Report},
     supervisor::Seen,
 };
 
@@ -19,6 +19,11 @@ pub(super) fn render(report: &Report, seen: Seen, backups: &State) -> Result<Str
         page.gauge("phase", "What the member is doing: 1 for the phase that it is in.", &["phase"])?;
     for each in Phase::ALL {
         phase.with_label_values(&[format!("{each:?}").as_str()]).set(i64::from(report.phase == each));
+    }
+    let help = "What follows from the owner record: 1 for the newest verdict; all 0 without an owner check.";
+    let ownership = page.gauge("ownership", help, &["verdict"])?;
+    for verdict in Ownership::VERDICTS {
+        ownership.with_label_values(&[verdict]).set(i64::from(report.ownership.verdict == verdict));
     }
     page.flag("etcd_running", "Whether etcd runs.", seen.pid.is_some())?;
     let help = "How often etcd has ended by itself or could not be started.";

@@ -78,7 +78,7 @@ pub struct Report {
 /// What follows from the newest look at the owner's record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ownership {
-    /// `Serve`, `Stop`, `FinalSnapshot` or `StayDown`; empty before the first look.
+    /// One of [`Ownership::VERDICTS`]; empty before the first look, and without an owner check.
     pub verdict: &'static str,
     /// Why, in a word; empty where all is well.
     pub reason: &'static str,
@@ -100,6 +100,11 @@ impl Default for StatusReporter {
     fn default() -> Self {
         Self(watch::Sender::new(Report::default()))
     }
+}
+
+impl Ownership {
+    /// All verdicts, each of them once.
+    pub const VERDICTS: [&'static str; 5] = ["Serve", "Stop", "CutOff", "FinalSnapshot", "StayDown"];
 }
 
 impl StatusReporter {

@@ -19,11 +19,13 @@ pub mod conformance;
 pub mod embedded;
 mod error;
 pub mod etcd;
+mod measured;
 pub mod tiered;
 
 pub use embedded::Embedded;
 pub use error::{Effect, Error, Result};
 pub use etcd::Etcd;
+pub(crate) use measured::Measured;
 pub use tiered::Tiered;
 
 /// Keys that [`Backend::count`] asks for at once, where a backend does not count by itself.

@@ -197,6 +197,7 @@ impl Core {
         }
         tracing::error!(%uid, missing, "chunks of an object are not there; `repot storage fsck` tells which of its bytes are lost");
         report.missing += missing;
+        self.metrics.found_missing_chunks(missing);
         let mut judge = Judge::begin(self, duty).await?;
         judge.list(uid, records).await?;
         let listed = judge.end().await?;

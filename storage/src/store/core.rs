@@ -17,6 +17,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     StoreOptions,
     epoch::Epoch,
+    metrics::{Metrics, Part},
     path,
     revisions::Revisions,
     types::{Key, Object, ResourceVersion},
@@ -46,6 +47,8 @@ pub(crate) struct Core {
     pub stop: CancellationToken,
     /// Background work, to be waited for when the store is closed.
     pub tasks: TaskTracker,
+    /// Where damage, rollbacks and passes of the collector are counted.
+    pub metrics: Metrics,
     /// Since when the collector has known an intent, by its key and the revision that made it.
     pub known_intents: Mutex<HashMap<(Bytes, Revision), Instant>>,
     /// The newest revision this handle has met.
@@ -65,6 +68,7 @@ impl Core {
         options: StoreOptions,
     ) -> Result<Self> {
         let epoch = Epoch::load(&*backend).await?;
+        let metrics = Metrics::new().map_err(|error| Error::Damaged(error.to_string()))?;
         let (stop, tasks, seen) = (CancellationToken::new(), TaskTracker::new(), AtomicU64::new(0));
         let (known_intents, rolled_back) = (Mutex::default(), OnceLock::new());
         let (progress, revisions, nudges) = Default::default();
@@ -75,6 +79,7 @@ impl Core {
             epoch,
             stop,
             tasks,
+            metrics,
             known_intents,
             seen,
             progress,
@@ -154,6 +159,7 @@ impl Core {
                  start again"
             ));
             tracing::error!(%error, "the store stops");
+            self.metrics.set_rolled_back();
             let _ = self.rolled_back.set(error); // Somebody else may have noticed first.
             self.stop.cancel();
         }
@@ -189,8 +195,16 @@ impl Core {
         Ok((page.kvs.pop(), self.later(before, page.revision)?))
     }
 
-    /// Opens a record that was read at revision `at`.
+    /// Opens a record that was read at revision `at`; damage is counted.
     pub(crate) async fn open(&self, kv: KeyValue, at: Revision) -> Result<Object> {
+        let opened = self.open_stored(kv, at).await;
+        if let Err(Error::Corrupt { key, what }) = &opened {
+            self.metrics.found_damage(Part::Record, key, what);
+        }
+        opened
+    }
+
+    async fn open_stored(&self, kv: KeyValue, at: Revision) -> Result<Object> {
         let Some(key) = path::parse_record(&kv.key) else {
             return Err(Error::Corrupt { key: foreign(&kv.key), what: "its key is not that of an object" });
         };

@@ -40,6 +40,7 @@ async fn in_turn<F: Future<Output = Result<(), Error>>>(core: &Core, what: &str,
             begun = Instant::now();
             let Some(pass) = core.stop.run_until_cancelled(work()).await else { return };
             if let Err(error) = pass {
+                core.metrics.pass_failed();
                 tracing::warn!(%error, "{what} were not collected, trying again");
             }
         }
@@ -60,6 +61,7 @@ async fn duty(core: &Core, candidate: &Candidate) -> Result<Option<Duty>, Error>
 async fn collect(core: &Core, candidate: &Candidate) -> Result<(), Error> {
     let Some(duty) = duty(core, candidate).await? else { return Ok(()) };
     let report = core.collect(&duty).await?;
+    core.metrics.passed(report.removed);
     tracing::debug!(?report, "chunks collected");
     if duty.fence.is_some()
         && let Some(report) = core.audit_in_turn(&duty).await?

@@ -9,7 +9,10 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use tokio_util::sync::DropGuard;
 
-use crate::{Error, Keyring, Result, backend::Backend};
+use crate::{
+    Error, Keyring, Result,
+    backend::{Backend, Measured},
+};
 
 pub mod archive;
 mod audit;
@@ -23,6 +26,7 @@ pub mod high_water;
 mod housekeeping;
 mod intent;
 pub(crate) mod manifest;
+mod metrics;
 mod missing;
 mod pages;
 pub(crate) mod path;
@@ -141,7 +145,8 @@ impl Store {
         options: StoreOptions,
         guard: Option<Guard>,
     ) -> Result<Self> {
-        let core = Arc::new(Core::new(backend, keys, options).await?);
+        let measured = Measured::new(backend).map_err(|error| Error::Damaged(error.to_string()))?;
+        let core = Arc::new(Core::new(Arc::new(measured), keys, options).await?);
         let metrics = high_water::Metrics::new().map_err(|error| Error::Damaged(error.to_string()))?;
         if let Some(guard) = guard {
             let keeper = Keeper::check(&core, guard, metrics.clone()).await?;
@@ -157,6 +162,7 @@ impl Store {
     pub fn collectors(&self) -> Vec<Box<dyn prometheus::core::Collector>> {
         let mut all = self.keyring().collectors();
         all.extend(self.inner.metrics.collectors());
+        all.extend(self.inner.core.metrics.collectors());
         all.extend(self.inner.core.backend.collectors());
         all
     }

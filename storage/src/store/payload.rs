@@ -14,7 +14,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 
-use super::{core::Core, path, types::Object};
+use super::{core::Core, metrics::Part, path, types::Object};
 use crate::{
     Error, Result,
     backend::{self, Revision},
@@ -216,7 +216,9 @@ impl Reader {
         Ok(at)
     }
 
+    /// The error of a payload that is damaged, which is counted.
     fn corrupt(&self, what: Defect) -> Error {
+        self.core.metrics.found_damage(Part::Payload, &self.object.key, what);
         Error::Corrupt { key: self.object.key.clone(), what }
     }
 }

@@ -1,0 +1,4 @@
+//! The charts on a real cluster: kube-apiserver, kube-controller-manager, kube-scheduler and helm are real, Pods are processes.
+
+mod garden;
+mod world;
