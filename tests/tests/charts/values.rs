@@ -122,6 +122,7 @@ fn wrong_values_are_refused_with_a_reason() {
         ("repot-garden", "apiserver.replicas=0", "minimum: got 0, want 1"),
         ("repot-garden", "storage.type=etcd", "storage.etcd.servers is empty"),
         ("repot-garden", "certificates.issuer=existing", "certificates.existing.caBundle is empty"),
+        ("repot-seed", "certificates.servingDays=400", "certificates.authorityDays is too small"),
         ("repot-garden", runtime, "garden.kubeconfigSecret is empty"),
         ("repot-garden", "garden.kubeconfigSecret=k", "set mode=runtime"),
         ("repot-garden", "mode=application,garden.apiserverAddress=x", "garden.subjects is empty"),

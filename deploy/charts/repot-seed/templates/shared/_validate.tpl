@@ -5,6 +5,9 @@
 {{- if and (eq $storage.type "etcd") (not $storage.etcd.servers) }}
 {{- fail "storage.etcd.servers is empty: storage.type=etcd needs the URLs of etcd" }}
 {{- end }}
+{{- if and (eq $certificates.issuer "repot") (lt (int $certificates.authorityDays) (mul 6 $certificates.servingDays | int)) }}
+{{- fail "certificates.authorityDays is too small: an authority is valid at least six times as long as what it signs" }}
+{{- end }}
 {{- if and (eq $certificates.issuer "existing") (not $certificates.existing.caBundle) }}
 {{- fail "certificates.existing.caBundle is empty: certificates.issuer=existing needs the authority in PEM" }}
 {{- end }}
