@@ -97,6 +97,13 @@ landscape: testbed
 	$(CARGO) build --locked --workspace --bins --test it
 	exec "$${CARGO_TARGET_DIR:-target}/debug/landscape" $(ARGS)
 
+# The quick start of docs/install/quick-start.md on a cluster of this machine, until Ctrl-C; the kubeconfig file is in ./quick-start.
+# It needs root, for Pods.
+.PHONY: try
+try: testbed
+	$(CARGO) build --locked --workspace --bins --test it
+	exec "$${CARGO_TARGET_DIR:-target}/debug/quick_start" $(ARGS)
+
 # The documentation as a book, in target/book. Not a part of `make test`: the first call builds mdBook, which takes minutes. `make
 # test` checks links, headings, flags and metrics of the pages (tests/tests/docs).
 .PHONY: docs

@@ -11,7 +11,7 @@ use crate::authority::CLOCK_SKEW;
 pub struct Validity {
     /// When it was issued, for certificates of [`crate::Authority`]: it says itself a little earlier, for clocks that are late.
     pub issued: OffsetDateTime,
-    /// When it ends.
+    /// When the certificate ends.
     pub until: OffsetDateTime,
 }
 

@@ -13,6 +13,7 @@
 //! | [`aggregate`] | registration of a server behind the garden |
 //! | [`gardener`] | gardener-apiserver behind a garden, and what Shoots need there |
 //! | [`gardener_controllers`] | gardener-controller-manager beside it |
+//! | [`install`] | a cluster whose kube-apiserver reaches Pods, and helm with the charts |
 //! | [`operator`] | the controllers of a seed as a Deployment |
 //! | [`landscape`] | a garden, two seeds, and whole control planes of Shoots with nodes |
 //! | [`repot`] | `repot dev`, `repot apiserver` and every other role |
@@ -44,6 +45,7 @@ pub mod garden;
 pub mod gardener;
 pub mod gardener_controllers;
 pub mod http;
+pub mod install;
 pub mod kubectl;
 pub mod landscape;
 pub mod namespace;

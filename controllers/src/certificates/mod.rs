@@ -48,7 +48,7 @@ const PASS: Duration = Duration::from_secs(60);
 /// The Secret of a serving certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingSecret {
-    /// Its name.
+    /// Name of the Secret.
     pub name: String,
     /// DNS names and IP addresses that the certificate is for.
     pub names: Vec<String>,
@@ -61,7 +61,7 @@ pub struct Kept {
     pub namespace: String,
     /// Name of the Secret with authorities and their private keys.
     pub authorities: String,
-    /// Serving certificates.
+    /// Serving certificates, a Secret each.
     pub serving: Vec<ServingSecret>,
     /// What has the bundle of authorities.
     pub targets: Vec<Target>,
@@ -70,9 +70,9 @@ pub struct Kept {
 /// How long certificates are valid.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetimes {
-    /// That of an authority.
+    /// Validity of an authority.
     pub authority: Duration,
-    /// That of a serving certificate.
+    /// Validity of a serving certificate.
     pub serving: Duration,
     /// How long a change of a Secret or a bundle may take to reach everybody.
     pub overlap: Duration,
@@ -106,7 +106,7 @@ pub type NewKey = fn() -> Result<String, String>;
 /// The Secret with an encryption configuration, for a first start.
 #[derive(Clone, Debug)]
 pub struct EncryptionSecret {
-    /// Its name.
+    /// Name of the Secret.
     pub name: String,
     /// What is written into it where it was never made.
     pub new_key: NewKey,
@@ -119,13 +119,13 @@ pub struct Keeper {
     pub client: Client,
     /// The cluster with APIServices and webhook configurations.
     pub published: Client,
-    /// What is kept.
+    /// Secrets, and who has their bundle.
     pub kept: Kept,
-    /// For how long.
+    /// How long certificates are valid.
     pub lifetimes: Lifetimes,
     /// The encryption key to make, if it is missing.
     pub encryption: Option<EncryptionSecret>,
-    /// What is counted.
+    /// Metrics of the certificates.
     pub metrics: CertificateMetrics,
 }
 

@@ -24,7 +24,7 @@ pub struct Status {
     pub targets: Vec<TargetStatus>,
 }
 
-/// One certificate.
+/// One authority or serving certificate.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateStatus {
@@ -38,10 +38,10 @@ pub struct CertificateStatus {
     /// When it was issued, in RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issued: Option<String>,
-    /// When it is going to be replaced.
+    /// When it is going to be replaced, in RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renewal: Option<String>,
-    /// When it ends.
+    /// When it ends, in RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
     /// What is wrong with it.

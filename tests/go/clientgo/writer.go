@@ -111,6 +111,8 @@ func (w *writer) render(current *unstructured.Unstructured, name string, number 
 		object.SetGroupVersionKind(w.at.kind)
 		object.SetName(name)
 		object.SetNamespace(w.at.namespace)
+		// Repot's webhooks refuse a deletion that is not confirmed.
+		object.SetAnnotations(map[string]string{"confirmation.gardener.cloud/deletion": "true"})
 	}
 	object.SetLabels(map[string]string{"parity": []string{"even", "odd"}[w.random.Intn(2)]})
 	filler := strings.Repeat(fmt.Sprintf("%08x", w.random.Uint32()), sizes[w.random.Intn(len(sizes))]/8+1)

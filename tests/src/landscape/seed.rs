@@ -79,7 +79,8 @@ impl Seed {
         let zone = |zone: &str| BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), zone.to_owned())]);
         let names = SeedNames::start(env, dns).await?;
         let nodes = ZONES.map(|at| (format!("{name}-{at}"), zone(at))).into();
-        let options = PodRunnerOptions { nodes, images: images()?, upstream_dns: Some(names.cache()) };
+        let upstream_dns = Some(names.cache());
+        let options = PodRunnerOptions { nodes, images: images()?, upstream_dns, service_proxy: false };
         let runner = PodRunner::start(env, &cluster, options).await?;
         wide.join(name, runner.network());
         apply_kinds(&cluster).await?;

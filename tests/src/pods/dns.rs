@@ -1,6 +1,7 @@
 //! The names of the cluster, as its DNS would have them: `<service>.<namespace>.svc.cluster.local` and
 //! `<host name>.<service>.<namespace>.svc.cluster.local` lead to the addresses of pods, whatever the type of the Service (there
-//! is no kube-proxy, so no address of a Service and no translation of ports).
+//! is no kube-proxy, so no address of a Service and no translation of ports; with a service proxy, names of Services lead to their
+//! addresses).
 //!
 //! What the EndpointSlices say is answered at once and without a time to live. Other names go to a server of the test's own
 //! when it gave one, and do not exist otherwise.
@@ -14,6 +15,7 @@ use kube::runtime::reflector::Store;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
+use super::service_proxy::ServiceIps;
 use super::wire::API_IP;
 
 const DOMAIN: &str = ".svc.cluster.local";
@@ -36,7 +38,12 @@ struct Question {
 }
 
 /// Answers questions for ever.
-pub(super) async fn serve(socket: UdpSocket, slices: Store<EndpointSlice>, upstream: Option<SocketAddr>) {
+pub(super) async fn serve(
+    socket: UdpSocket,
+    slices: Store<EndpointSlice>,
+    services: ServiceIps,
+    upstream: Option<SocketAddr>,
+) {
     let socket = Arc::new(socket);
     let mut message = [0; LARGEST_BYTES];
     loop {
@@ -44,7 +51,9 @@ pub(super) async fn serve(socket: UdpSocket, slices: Store<EndpointSlice>, upstr
         let Ok((length, client)) = socket.recv_from(&mut message).await else { continue };
         let message = &message[..length];
         let Some(question) = parse(message) else { continue };
-        match (addresses(&question.name, &slices.state()), upstream) {
+        let of_service = services.find(&question.name).map(|ip| vec![ip]);
+        let found = of_service.or_else(|| addresses(&question.name, &slices.state()));
+        match (found, upstream) {
             (None, Some(upstream)) if !question.name.ends_with("cluster.local") => {
                 tokio::spawn(forward(socket.clone(), message.to_vec(), client, upstream));
             }

@@ -43,6 +43,7 @@ mod pod;
 mod probe;
 mod root;
 mod roster;
+mod service_proxy;
 mod slow;
 mod status;
 mod volume;
@@ -100,6 +101,8 @@ pub struct PodRunnerOptions {
     pub images: Images,
     /// A DNS server of this machine for names outside the cluster; without it there are none.
     pub upstream_dns: Option<SocketAddr>,
+    /// Whether addresses of Services lead to their endpoints, as with kube-proxy, and names of Services to these addresses.
+    pub service_proxy: bool,
 }
 
 /// Nodes that run Pods. Everything ends when it is dropped.
@@ -125,6 +128,8 @@ struct Ground {
     other_mounts: Vec<Mount>,
     /// Whether containers that ended wait as long as under a kubelet.
     waits_as_kubelet: AtomicBool,
+    /// Empty without a service proxy.
+    service_ips: service_proxy::ServiceIps,
 }
 
 impl PodRunner {
@@ -148,6 +153,9 @@ impl PodRunner {
         tasks.spawn(lives::follow(ground.clone(), watcher::Config::default(), |_| true));
         tasks.spawn(claim::provision(ground.clone()));
         tasks.spawn(claim::reclaim(ground.clone()));
+        if options.service_proxy {
+            tasks.spawn(service_proxy::serve(ground.clone(), slices.clone()));
+        }
         let scheduler = start_scheduler(env, garden).await?;
         Ok(Self { ground, slices, tasks: std::sync::Mutex::new(tasks), _scheduler: scheduler })
     }
@@ -233,7 +241,20 @@ impl Ground {
     fn new(host: Host, (client, api): (Client, http::Api), nodes: Vec<NodeSpec>, images: Images) -> Self {
         let Host { wire, roster, dir, root, other_mounts } = host;
         let waits_as_kubelet = AtomicBool::new(false);
-        Self { client, api, wire, roster, images, nodes, dir, root, other_mounts, waits_as_kubelet }
+        let service_ips = service_proxy::ServiceIps::default();
+        Self {
+            client,
+            api,
+            wire,
+            roster,
+            images,
+            nodes,
+            dir,
+            root,
+            other_mounts,
+            waits_as_kubelet,
+            service_ips,
+        }
     }
 }
 
@@ -252,7 +273,7 @@ fn serve_names(
     tasks: &mut JoinSet<()>,
 ) -> Result<()> {
     let socket = ground.wire.receive((DNS_IP, DNS_PORT).into())?;
-    tasks.spawn(dns::serve(socket, slices.clone(), upstream));
+    tasks.spawn(dns::serve(socket, slices.clone(), ground.service_ips.clone(), upstream));
     Ok(())
 }
 

@@ -5,20 +5,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use repot_tests::clientgo::ClientGo;
 use repot_tests::etcd::EtcdCluster;
+use repot_tests::install::{NAMESPACE, World};
 use repot_tests::run;
 use repot_tests::wait::until;
-
-use super::world::{NAMESPACE, World};
 
 const RELEASE: &str = "repot-garden";
 const API: &str = "v1alpha1.core.gardener.cloud";
 const DEADLINE: Duration = Duration::from_secs(180);
 
-/// Only ShootStates, and delays that are short but longer than kube-apiserver takes to see that a Pod ends.
-const VALUES: [&str; 7] = [
-    "--set=webhook.enabled=false",
-    "--set=controllers.enabled=false",
-    "--set=gardenNamespace=",
+/// Delays that are short but longer than kube-apiserver takes to see that a Pod ends.
+const VALUES: [&str; 4] = [
     "--set=storage.type=etcd",
     "--set=apiserver.watchTerminationSeconds=2",
     "--set=apiserver.shutdownDelaySeconds=5",
@@ -29,6 +25,7 @@ const VALUES: [&str; 7] = [
 fn no_request_fails_while_certificates_pods_and_nodes_are_replaced() {
     run(async |env| {
         let world = World::start(env, 3).await?;
+        world.apply_gardener_kinds().await?;
         let etcd = EtcdCluster::start(env, 1).await?;
         let url = etcd.endpoints().first().context("no etcd")?.clone();
         let port: u16 = url.rsplit(':').next().context("no port")?.parse()?;

@@ -1,18 +1,14 @@
 //! The chart of the garden, from the first install to the last word of uninstall.
 
 use anyhow::{Result, ensure};
+use repot_tests::install::{NAMESPACE, World};
 use repot_tests::run;
-
-use super::world::{NAMESPACE, World};
 
 const RELEASE: &str = "repot-garden";
 const API: &str = "v1alpha1.core.gardener.cloud";
 
-/// Only ShootStates: neither Gardener's kinds nor its namespace are there for the rest.
-const VALUES: [&str; 6] = [
-    "--set=webhook.enabled=false",
-    "--set=controllers.enabled=false",
-    "--set=gardenNamespace=",
+/// Small, and quick to end.
+const VALUES: [&str; 3] = [
     "--set=storage.embedded.size=1Gi",
     "--set=apiserver.watchTerminationSeconds=1",
     "--set=storage.embedded.storageClassName=standard",
@@ -22,6 +18,7 @@ const VALUES: [&str; 6] = [
 fn shootstate_outlives_upgrade_rollback_uninstall_and_another_install() {
     run(async |env| {
         let world = World::start(env, 2).await?;
+        world.apply_gardener_kinds().await?;
         world.deploy("install", RELEASE, &VALUES).await?;
         world.until_available(API).await?;
         let state = world.write(

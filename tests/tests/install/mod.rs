@@ -2,4 +2,3 @@
 
 mod fleet;
 mod garden;
-mod world;

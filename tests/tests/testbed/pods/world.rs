@@ -47,7 +47,8 @@ impl World {
         let zone = |zone: &str| BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), zone.to_owned())]);
         let mut nodes: Vec<_> = ["a", "b", "c"].map(|name| (format!("node-{name}"), zone(name))).into();
         nodes.push((APART.to_owned(), BTreeMap::new()));
-        let options = PodRunnerOptions { nodes, images: images()?, upstream_dns: Some(start_dns().await?) };
+        let upstream_dns = Some(start_dns().await?);
+        let options = PodRunnerOptions { nodes, images: images()?, upstream_dns, service_proxy: false };
         let runner = PodRunner::start(env, &garden, options).await?;
         garden.kubectl(["cordon", APART]).await?.text()?;
         let mut limited = PodRunner::storage_class("limited", "Immediate", "Delete");

@@ -1,22 +1,26 @@
-//! A cluster whose Pods kube-apiserver reaches, and helm.
+//! A cluster whose Pods kube-apiserver reaches, and helm with the charts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::garden::{Garden, GardenOptions};
+use crate::pods::{Egress, Image, PodRunner, PodRunnerOptions};
+use crate::{TestEnv, binaries, repot, tool};
 use anyhow::{Result, ensure};
-use repot_tests::garden::{Garden, GardenOptions};
-use repot_tests::pods::{Egress, Image, PodRunner, PodRunnerOptions};
-use repot_tests::{TestEnv, binaries, repot, tool};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+/// Namespace of the releases.
 pub const NAMESPACE: &str = "repot-system";
 /// Long enough for volumes, certificates and the images of a cluster that has just begun.
 const WAIT: &str = "--timeout=180s";
 
+/// A cluster for charts. Everything ends when it is dropped.
 pub struct World<'a> {
-    pub env: &'a TestEnv,
+    env: &'a TestEnv,
+    /// Its kube-apiserver and kube-controller-manager.
     pub garden: Garden,
+    /// Its nodes and what runs on them.
     pub runner: PodRunner,
 }
 
@@ -39,8 +43,11 @@ impl<'a> World<'a> {
             let labels = [("topology.kubernetes.io/zone".to_owned(), format!("zone-{node}"))];
             (format!("node-{node}"), BTreeMap::from(labels))
         };
-        let options =
-            PodRunnerOptions { nodes: (0..nodes).map(zone).collect(), ..PodRunnerOptions::default() };
+        let options = PodRunnerOptions {
+            nodes: (0..nodes).map(zone).collect(),
+            service_proxy: true,
+            ..PodRunnerOptions::default()
+        };
         let runner = PodRunner::start(env, &garden, options).await?;
         runner.serve_egress(egress)?;
         runner.images().add("repot:0.1.0", Image::of(repot::program()?));
@@ -49,6 +56,15 @@ impl<'a> World<'a> {
         let class = PodRunner::storage_class("standard", "WaitForFirstConsumer", "Delete");
         garden.apply(&[namespace(NAMESPACE, restricted), namespace("garden", json!({})), class]).await?;
         Ok(Self { env, garden, runner })
+    }
+
+    /// Makes the kinds of Gardener that webhooks and controllers read, as small CRDs.
+    pub async fn apply_gardener_kinds(&self) -> Result<()> {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds/garden.yaml");
+        self.kubectl(&["apply", "-f", &file.display().to_string()]).await?;
+        self.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])
+            .await
+            .map(drop)
     }
 
     /// Runs helm in the namespace of Repot.
