@@ -35,6 +35,7 @@ const GARDEN: &[&[&str]] = &[
     &["priorityClass.create=true", "podDisruptionBudgets=false", "networkPolicy.enabled=false"],
     &["bindAddress=::", "tracing.config.endpoint=x:1", "apiserver.audit.logPath=-"],
     &["metrics.serviceMonitor.enabled=true", "metrics.serviceMonitor.tokenSecret.name=t"],
+    &["metrics.prometheusRule.enabled=true", "metrics.dashboards.enabled=true", RUNTIME, SUBJECT],
 ];
 /// Values of the seed chart.
 const SEED: &[&[&str]] = &[
@@ -46,6 +47,7 @@ const SEED: &[&[&str]] = &[
     &["controllers.enabled=false"],
     &["controllers.namespaces={a,b}"],
     &["garden.seedName=x", "garden.kubeconfigSecret=k", "controllers.membersGateway=a/b"],
+    &["metrics.prometheusRule.enabled=true", "metrics.dashboards.enabled=true"],
     &["gardener.seed.name=x"],
     &["gardener.seed.name=x", EXISTING],
 ];

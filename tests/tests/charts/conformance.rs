@@ -45,6 +45,7 @@ fn unknown_fields_and_wrong_types_are_found() {
         ("seed-default", "terminationGracePeriodSeconds", "terminationGracePeriod", "Deployment"),
         ("seed-cert-manager", "isCA: true", "isCA: 1", "Certificate"),
         ("garden-etcd", "serverName:", "servername:", "ServiceMonitor"),
+        ("garden-etcd", "alert: RepotAPIServerDown", "alerts: RepotAPIServerDown", "PrometheusRule"),
     ];
     for (golden, old, new, kind) in changes {
         let text = read(&deploy(&format!("charts/goldens/{golden}.yaml")));

@@ -33,7 +33,8 @@ fn charts_pass_lint_without_warnings() {
     }
 }
 
-/// Each of these changes makes another file out of date: a golden, a copy, a table of values.
+/// Each of these changes makes another file out of date: a golden, a copy, a table of values. A file that is a copy of nothing is found,
+/// too.
 #[test]
 fn a_file_that_is_not_up_to_date_is_found() {
     let copy = tempfile::tempdir().expect("a directory");
@@ -59,6 +60,13 @@ fn a_file_that_is_not_up_to_date_is_found() {
             "timeoutSeconds: 9",
             "charts/repot-seed/files/webhooks-seed.yaml",
         ),
+        ("alerts/garden.rules.yaml", "for: 2m", "for: 3m", "charts/repot-garden/files/alerts.yaml"),
+        (
+            "dashboards/storage.json",
+            "repot-storage",
+            "repot-stores",
+            "charts/repot-seed/files/dashboards/storage.json",
+        ),
         ("charts/repot-seed/templates/policies.yaml", "kind: {{", "Kind: {{", "manifests/seed.yaml"),
     ];
     for (file, old, new, _) in changes {
@@ -67,10 +75,12 @@ fn a_file_that_is_not_up_to_date_is_found() {
         assert!(before.contains(old), "{file} does not contain {old:?}");
         fs::write(&path, before.replace(old, new)).expect(file);
     }
+    fs::write(copy.path().join("charts/repot-seed/files/other.yaml"), "").expect("written");
     let output = golden(copy.path(), &[]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{said}");
     for (_, _, _, outdated) in changes {
         assert!(said.contains(&format!("{outdated} is not up to date")), "{outdated}: {said}");
     }
+    assert!(said.contains("charts/repot-seed/files/other.yaml has no original"), "{said}");
 }

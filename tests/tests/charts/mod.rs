@@ -5,6 +5,7 @@ mod combinations;
 mod conformance;
 mod goldens;
 mod manifests;
+mod observability;
 mod pods;
 mod values;
 
