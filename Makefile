@@ -12,7 +12,7 @@ define INSTALL
 	fi
 endef
 
-.PHONY: build dev release test checked soak mutations canaries fuzz bench testbed tools compiler
+.PHONY: build dev release image image-tools supply-chain test checked soak mutations canaries fuzz bench testbed tools compiler
 
 build:
 	$(CARGO) build --locked --workspace
@@ -26,6 +26,17 @@ dev: compiler
 # The program as it is shipped: target/release/repot.
 release: compiler
 	$(CARGO) build --release --locked --package repot
+
+# Container images as OCI archives in target/image, for the architectures in ARCHS (docs/install/image.md). The first call compiles
+# everything for each of them with all optimisations: half an hour on two cores, or more.
+ARCHS = amd64 arm64
+image: compiler image-tools
+	deploy/image/build $(ARCHS)
+
+# Known vulnerabilities, licences and sources of all dependencies, by cargo-deny, which the first call builds in minutes. `make test`
+# checks licences and sources by itself (tests/tests/supply_chain).
+supply-chain:
+	tools/supply-chain
 
 # The whole gate. The cheap checks come first; the tests' own summary is the last thing on the screen. Programs in Go are built
 # beside those in Rust, whose compiler leaves a core idle at times; and as tests mostly wait for servers, there are more of them at
@@ -106,6 +117,7 @@ docs:
 # Kubernetes, etcd and other programs for the tests, at pinned versions, once: some 20 minutes on two cores.
 testbed: tools
 	tests/go/build
+	tests/tools/schemas
 	tests/tools/old-kubectl
 	tests/python/build
 
@@ -126,6 +138,22 @@ tools: compiler
 	command -v curl >/dev/null || missing="$$missing curl"; \
 	command -v nghttp >/dev/null || missing="$$missing nghttp2-client"; \
 	protoc --descriptor_set_out=/dev/null google/protobuf/descriptor.proto 2>/dev/null || missing="$$missing protobuf-compiler libprotobuf-dev"; \
+	$(INSTALL)
+
+# What compiles and packs images: also a C compiler for each architecture that is not this machine's.
+image-tools:
+	@missing=; \
+	command -v buildah >/dev/null || missing="$$missing buildah"; \
+	command -v git >/dev/null || missing="$$missing git"; \
+	command -v go >/dev/null || missing="$$missing golang-go"; \
+	command -v python3 >/dev/null || missing="$$missing python3"; \
+	protoc --descriptor_set_out=/dev/null google/protobuf/descriptor.proto 2>/dev/null || missing="$$missing protobuf-compiler libprotobuf-dev"; \
+	[ -d /usr/share/ca-certificates/mozilla ] || missing="$$missing ca-certificates"; \
+	for arch in $(ARCHS); do \
+	  case $$arch in amd64) machine=x86_64 package=x86-64 ;; arm64) machine=aarch64 package=aarch64 ;; *) continue ;; esac; \
+	  [ "$$(uname -m)" = $$machine ] || command -v $$machine-linux-gnu-gcc >/dev/null || \
+	    missing="$$missing gcc-$$package-linux-gnu libc6-dev-$$arch-cross"; \
+	done; \
 	$(INSTALL)
 
 # Rust is needed to build anything, and a C compiler for the cryptography.

@@ -100,6 +100,7 @@ pub async fn serve(
     shutdown: Shutdown,
     stop: CancellationToken,
 ) {
+    server.metrics.count_certificate(serving.clone());
     let end = CancellationToken::new();
     let reload = tokio::spawn({
         let (serving, end) = (serving.clone(), end.clone());

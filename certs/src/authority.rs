@@ -13,7 +13,7 @@ use crate::{Error, Result, write_private};
 const AUTHORITY_LIFETIME: Duration = Duration::days(3650);
 const LEAF_LIFETIME: Duration = Duration::days(365);
 /// Clocks of clients may be late by this much.
-const CLOCK_SKEW: Duration = Duration::minutes(5);
+pub(crate) const CLOCK_SKEW: Duration = Duration::minutes(5);
 
 /// A certificate authority that signs certificates for servers and clients.
 pub struct Authority {
@@ -51,8 +51,16 @@ impl Authority {
     /// # Errors
     /// [`Error::Issue`].
     pub fn generate(common_name: &str, now: OffsetDateTime) -> Result<Self> {
+        Self::generate_for(common_name, now, AUTHORITY_LIFETIME)
+    }
+
+    /// A new authority that is valid for so long.
+    ///
+    /// # Errors
+    /// [`Error::Issue`].
+    pub fn generate_for(common_name: &str, now: OffsetDateTime, lifetime: Duration) -> Result<Self> {
         let failed = |source| Error::Issue { subject: common_name.to_owned(), source };
-        let mut params = base(common_name, None, now, AUTHORITY_LIFETIME);
+        let mut params = base(common_name, None, now, lifetime);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages =
             vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
@@ -107,6 +115,12 @@ impl Authority {
         &self.certificate_pem
     }
 
+    /// The authority's private key, PKCS #8 in PEM, for the one Secret in which it is kept.
+    #[must_use]
+    pub fn key_pem(&self) -> &str {
+        &self.key_pem
+    }
+
     /// A certificate for a server at these names and addresses.
     ///
     /// # Errors
@@ -120,8 +134,21 @@ impl Authority {
     /// # Errors
     /// [`Error::Issue`].
     pub fn issue(&self, request: &LeafRequest<'_>, now: OffsetDateTime) -> Result<Leaf> {
+        self.issue_for(request, now, LEAF_LIFETIME)
+    }
+
+    /// The same, for so long.
+    ///
+    /// # Errors
+    /// [`Error::Issue`].
+    pub fn issue_for(
+        &self,
+        request: &LeafRequest<'_>,
+        now: OffsetDateTime,
+        lifetime: Duration,
+    ) -> Result<Leaf> {
         let LeafRequest { common_name, organization, names, server, client } = *request;
-        let mut params = base(common_name, organization, now, LEAF_LIFETIME);
+        let mut params = base(common_name, organization, now, lifetime);
         params.subject_alt_names = alternative_names(common_name, names)?;
         let server = server.then_some(ExtendedKeyUsagePurpose::ServerAuth);
         let client = client.then_some(ExtendedKeyUsagePurpose::ClientAuth);

@@ -1,6 +1,7 @@
 //! Certificate authorities, the certificates they issue, and serving with certificates that change.
 //!
-//! A private key leaves this crate only as the PEM of a leaf that was asked for, or into a file that nobody else may read.
+//! A private key leaves this crate only as the PEM of a leaf that was asked for, as that of an authority for the Secret in which it is
+//! kept, or into a file that nobody else may read.
 
 mod authority;
 pub mod clients;
@@ -8,7 +9,9 @@ pub mod connections;
 mod files;
 pub mod heads;
 pub mod http;
+pub mod inspect;
 mod roots;
+pub mod rotation;
 pub mod tls;
 pub mod unread;
 

@@ -23,3 +23,17 @@ pub fn give_large_buffers_back() {
     // Comes back only where it failed: the server then serves as it is, and takes a little more memory.
     let _ = again.args(arguments).env(VARIABLE, LARGE.to_string()).exec();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_set_the_same_threshold() {
+        let containerfile = include_str!("../../deploy/image/Containerfile");
+        assert!(
+            containerfile.contains(&format!("{VARIABLE}={LARGE}\n")),
+            "{VARIABLE} is not {LARGE} in images"
+        );
+    }
+}

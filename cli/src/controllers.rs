@@ -1,28 +1,29 @@
 //! `repot controllers`: everything that reconciles.
 
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
 use kube::Client;
 use repot_apiserver::delegation;
 use repot_controllers::{
-    election::Election,
     etcd::{self, metrics::EtcdMetrics},
     isolation,
     local_stores::LocalStores,
     metrics::Metrics,
     migration::{self, Exposer, GardenOptions, GatewayKind, GatewayName, quarantine::QuarantineCommand},
     namespaces::Namespaces,
-    server::{self, Readiness},
+    server::Readiness,
     shootstate::{self, metrics::StateMetrics},
     term::{LeaseDeadline, fenced_client},
     workflow::{self, Context},
 };
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::run;
+use crate::{
+    leading::{self, Health},
+    run,
+};
 
 const LEASE: &str = "repot-controllers";
 
@@ -107,9 +108,6 @@ pub struct Flags {
     health_address: SocketAddr,
 }
 
-/// How long reconciles may go on after a signal: shorter than the 30 s after which the kubelet kills a Pod.
-const STOP_GRACE: Duration = Duration::from_secs(20);
-
 /// How many migrations one seed has at once, where nothing else is said.
 const MAX_PER_SEED: NonZeroUsize = NonZeroUsize::new(10).unwrap();
 
@@ -127,17 +125,10 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let stop = run::stop_on_signals()?;
     let metrics = Metrics::new().context("failed to create metrics")?;
     let readiness = Readiness::not_ready("kube-apiserver has not answered yet");
-    let listener = TcpListener::bind(flags.health_address).await;
-    let listener = listener.with_context(|| format!("failed to listen on {}", flags.health_address))?;
-    let address = listener.local_addr().context("the listener has no address")?;
-    tracing::info!(%address, "serving health and metrics");
-    let end = CancellationToken::new();
-    let served = server::serve(listener, readiness.clone(), metrics.clone(), end.clone());
-    let served = tokio::spawn(served);
+    let health = Health::serve(flags.health_address, readiness.clone(), metrics.clone()).await?;
     // Whoever has lost the Lease ends at once, without waiting for clients.
     control(flags, readiness, metrics, stop).await?;
-    end.cancel();
-    served.await.context("the server of health and metrics failed")
+    health.end().await
 }
 
 /// Runs the controllers, once this process may act.
@@ -170,11 +161,8 @@ async fn control(
     let local_stores = LocalStores::below(flags.local_store_path)?;
     let etcds = EtcdMetrics::new(&metrics).context("failed to create metrics")?;
     let client = delegation::client(flags.kubeconfig.as_deref()).await?;
-    let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
-    let random = random.context("failed to make an identity")?;
     let own = flags.identity.unwrap_or_else(|| "repot-controllers".to_owned());
-    // A Pod that is started again under its name is another holder.
-    let identity = format!("{own}_{}", random.trim());
+    let identity = leading::identity(&own)?;
     let version = client.apiserver_version().await.context("failed to ask kube-apiserver for its version")?;
     tracing::info!(identity, kubernetes = version.git_version, "controllers are up");
     let garden = match &flags.garden_kubeconfig {
@@ -185,18 +173,10 @@ async fn control(
         None => None,
     };
     readiness.set_ready();
-    tokio::spawn(set_not_ready_at(stop.clone(), readiness));
-    let election = flags.leader_elect.then(|| {
-        let leader = metrics.leader(LEASE);
-        Election::new(client.clone(), &flags.namespace, LEASE, identity.clone(), leader)
-    });
-    let term = match &election {
-        None => LeaseDeadline::endless(),
-        Some(election) => match stop.run_until_cancelled(election.lead()).await {
-            Some(term) => term,
-            None => return Ok(()),
-        },
-    };
+    tokio::spawn(leading::set_not_ready_at(stop.clone(), readiness));
+    let election =
+        leading::election(flags.leader_elect, &client, &flags.namespace, LEASE, &identity, &metrics);
+    let Some(term) = leading::lead(election.as_ref(), &stop).await else { return Ok(()) };
     tracing::info!(identity, "acting");
     let client = fenced_client(term.clone(), client);
     let stopped = stop.clone();
@@ -220,23 +200,7 @@ async fn control(
             }
         }
     };
-    let work = within_grace(work, &stopped);
-    match election {
-        None => work.await,
-        Some(election) => while_leading(&election, &term, work).await,
-    }
-}
-
-/// Works until it ends after `stop`. An API server that does not answer must not hold the process until it is killed.
-async fn within_grace(work: impl Future<Output = ()>, stop: &CancellationToken) -> anyhow::Result<()> {
-    let late = async {
-        stop.cancelled().await;
-        tokio::time::sleep(STOP_GRACE).await;
-    };
-    tokio::select! {
-        () = work => Ok(()),
-        () = late => bail!("reconciles did not end within {} s of the signal, and are given up", STOP_GRACE.as_secs()),
-    }
+    leading::while_leading(election.as_ref(), &term, &stopped, work).await
 }
 
 fn exposer(gateway: Option<GatewayName>, istio: Option<GatewayName>) -> Exposer {
@@ -330,32 +294,5 @@ impl Process {
             isolation::annotated::run(context(), self.stop.clone()),
             seed_changes
         );
-    }
-}
-
-async fn set_not_ready_at(stop: CancellationToken, readiness: Readiness) {
-    stop.cancelled().await;
-    readiness.set_not_ready("stopping");
-}
-
-/// Works for as long as the Lease is kept, and gives it back after the last reconcile has ended.
-///
-/// The Lease of a process that has given reconciles up expires: what it has requested may still be carried out.
-async fn while_leading(
-    election: &Election,
-    term: &LeaseDeadline,
-    work: impl Future<Output = anyhow::Result<()>>,
-) -> anyhow::Result<()> {
-    let over = CancellationToken::new();
-    let kept = election.keep(term, &over);
-    tokio::pin!(work, kept);
-    tokio::select! {
-        ended = &mut work => {
-            ended?;
-            over.cancel();
-            kept.await;
-            Ok(())
-        }
-        _ = &mut kept => bail!("the Lease {LEASE} is lost; another process may act now"),
     }
 }

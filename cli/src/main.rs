@@ -3,6 +3,7 @@
 mod allocator;
 mod apiserver;
 mod audit;
+mod certs;
 mod controllers;
 mod dev;
 mod etcd_agent;
@@ -12,6 +13,7 @@ mod high_water;
 mod history;
 mod isolate;
 mod kubeconfig;
+mod leading;
 mod limits;
 mod logging;
 mod owner;
@@ -48,6 +50,7 @@ enum Role {
     Snapshots(snapshots::Flags),
     EtcdAgent(Box<etcd_agent::Flags>),
     Controllers(controllers::Flags),
+    Certs(certs::Flags),
     Owner(owner::Flags),
     History(history::Flags),
     Isolate(isolate::Flags),
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
             Role::Snapshots(flags) => snapshots::run(flags).await,
             Role::EtcdAgent(flags) => etcd_agent::run(*flags).await,
             Role::Controllers(flags) => controllers::run(flags).await.map(|()| ExitCode::SUCCESS),
+            Role::Certs(flags) => certs::run(flags).await,
             Role::Owner(flags) => owner::run(flags).await,
             Role::History(flags) => history::run(flags).await,
             Role::Isolate(flags) => isolate::run(flags).await,

@@ -7,6 +7,7 @@
 //! | [`workflow`] | EtcdBackup, EtcdRestore and EtcdMigration into steps on a HostedEtcd |
 //! | [`migration`] | ControlPlaneMigration into steps on a garden and two seeds |
 //! | [`isolation`] | ZoneIsolation into steps on a garden and a seed |
+//! | [`certificates`] | certificates of servers, their authorities and who trusts these into renewed ones |
 //! | [`owner`] | what a person asks of an owner record into answers and changes |
 //! | [`history`] | migrations of a Shoot into text for a person |
 //! | [`flow`] | what the plan decides of any flow into records and effects |
@@ -23,6 +24,7 @@
 //! Each is observe (reads), decide (in `repot-plan`), act (one idempotent call an effect), record (status). None of them may wait
 //! inside a pass: it returns, and the next event or the requeue brings the next one.
 
+pub mod certificates;
 pub mod election;
 mod errors;
 pub mod etcd;

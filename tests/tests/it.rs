@@ -2,6 +2,7 @@
 
 mod admission;
 mod architecture;
+mod charts;
 mod conformance;
 mod docs;
 mod encryption;
@@ -13,6 +14,7 @@ mod extension;
 mod gardener;
 mod gateway;
 mod http;
+mod install;
 mod isolation;
 mod kubectl;
 mod landscape;
@@ -25,6 +27,7 @@ mod oracles;
 mod ownership;
 mod seed_state;
 mod shootstate;
+mod supply_chain;
 mod testbed;
 mod watchdog;
 mod webhook;

@@ -36,6 +36,7 @@ pub async fn serve(
     shutdown: Shutdown,
     stop: CancellationToken,
 ) {
+    server.count_certificate(&serving);
     let end = CancellationToken::new();
     let follow = follow(server.clone(), serving.clone(), end.clone());
     let (connections, counts) = (TaskTracker::new(), Connections::new(LIMITS));

@@ -1,10 +1,11 @@
 //! Prometheus metrics: reviews by path and code, how long they took, and what the rules said.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use prometheus::{
-    Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, PullingGauge, Registry, TextEncoder,
 };
+use repot_certs::tls::Serving;
 use repot_rules::finding::{Finding, Verdict};
 
 const SECONDS: &[f64] =
@@ -46,6 +47,16 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.findings.clone()))?;
         metrics.registry.register(Box::new(metrics.inflight.clone()))?;
         Ok(metrics)
+    }
+
+    /// Tells when the serving certificate ends, as of the moment of the scrape.
+    pub fn count_certificate(&self, serving: Arc<Serving>) {
+        let name = "repot_serving_certificate_not_after_timestamp_seconds";
+        let end = move || serving.not_after().map_or(0.0, |end| end as f64);
+        let gauge = PullingGauge::new(name, "When the serving certificate ends.", Box::new(end));
+        if let Err(error) = gauge.and_then(|gauge| self.registry.register(Box::new(gauge))) {
+            tracing::error!(%error, "the end of the serving certificate is not among the metrics");
+        }
     }
 
     /// Counts a review. `path` is one that is served: clients can invent any number of others.

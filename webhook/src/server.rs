@@ -12,7 +12,10 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
-use repot_certs::unread::{self, RequestBody};
+use repot_certs::{
+    tls::Serving,
+    unread::{self, RequestBody},
+};
 use repot_rules::{
     facts::Facts,
     judge,
@@ -119,6 +122,11 @@ impl Server {
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         self.world.missing()
+    }
+
+    /// Tells when the serving certificate ends, among the metrics.
+    pub(crate) fn count_certificate(&self, serving: &Arc<Serving>) {
+        self.metrics.count_certificate(serving.clone());
     }
 
     /// Answers a request: an AdmissionReview by POST, a probe, or `/metrics`. Other paths get 404.

@@ -115,6 +115,18 @@ pub const CARRY: &str = "migration.gardener.cloud/carry";
 pub const CERTIFICATES: &str = "migration.gardener.cloud/certificates";
 /// Label, `true` on Secrets that a ShootState carries and from which others are generated (Gardener).
 pub const PERSIST: &str = "persist";
+/// On the Secret of authorities: who asks for new serving certificates, as any word that was not used before (Repot).
+pub const ROTATE_CERTIFICATES: &str = "migration.gardener.cloud/rotate-certificates";
+/// On the Secret of authorities: who asks for a new authority, as any word that was not used before (Repot).
+pub const ROTATE_AUTHORITIES: &str = "migration.gardener.cloud/rotate-authorities";
+/// On a Secret with certificates: the last request that was carried out (Repot).
+pub const ROTATED_FOR: &str = "migration.gardener.cloud/rotated-for";
+/// Prefix, on the Secret of authorities: since when all clients have had a bundle with the authority of this number, in RFC 3339 (Repot).
+pub const TRUSTED_SINCE: &str = "migration.gardener.cloud/trusted-since-";
+/// On the Secret of authorities: when the Secret with the encryption key was made, in RFC 3339 (Repot).
+pub const ENCRYPTION_KEY_MADE: &str = "migration.gardener.cloud/encryption-key-made";
+/// Label of objects: who manages them (Kubernetes).
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Finalizer of a ShootState while its Shoot moves (Gardener).
 pub const FINALIZER_SHOOT_STATE: &str = "core.gardener.cloud/shootstate";
 /// Prefix of the labels that tell on which seeds a Shoot is, or is going to be (Gardener).

@@ -5,14 +5,15 @@ mod process;
 mod shared;
 mod usage;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use http::{HeaderValue, Response, header};
 use prometheus::{
-    Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
-    core::Collector,
+    Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, PullingGauge, Registry,
+    TextEncoder, core::Collector,
 };
+use repot_certs::tls;
 
 pub use self::shared::*;
 use self::{process::Process, usage::Usage};
@@ -70,7 +71,19 @@ fn gauges(name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntGaug
     IntGaugeVec::new(Opts::new(name, help), labels)
 }
 
+/// What [`Metrics::count_certificate`] adds.
+const CERTIFICATE_END: &str = "repot_serving_certificate_not_after_timestamp_seconds";
+
 impl Metrics {
+    /// Tells when the serving certificate ends, as of the moment of the scrape.
+    pub fn count_certificate(&self, serving: Arc<tls::Serving>) {
+        let end = move || serving.not_after().map_or(0.0, |end| end as f64);
+        let gauge = PullingGauge::new(CERTIFICATE_END, "When the serving certificate ends.", Box::new(end));
+        if let Err(error) = gauge.and_then(|gauge| self.registry.register(Box::new(gauge))) {
+            tracing::error!(%error, "the end of the serving certificate is not among the metrics");
+        }
+    }
+
     /// Zeroes, and what others count.
     ///
     /// # Errors

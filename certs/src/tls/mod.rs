@@ -111,6 +111,11 @@ impl Serving {
         start.into_stream(config).await
     }
 
+    /// When the certificate ends that clients get who ask for none of the others, in seconds since 1970; `None` where it cannot be read.
+    pub fn not_after(&self) -> Option<i64> {
+        self.current.load().until
+    }
+
     fn pick(&self, name: Option<&str>, local: Option<IpAddr>) -> Arc<ServerConfig> {
         self.current.load().pick(name, local)
     }

@@ -37,15 +37,18 @@ impl std::str::FromStr for NamedFiles {
 #[derive(Debug)]
 pub(super) struct Choice {
     default: Arc<ServerConfig>,
+    /// When the default certificate ends, in seconds since 1970.
+    pub(super) until: Option<i64>,
     by_name: HashMap<String, Arc<ServerConfig>>,
     by_address: HashMap<IpAddr, Arc<ServerConfig>>,
 }
 
 impl Choice {
     pub(super) fn load(options: &Options) -> Result<Self, Error> {
-        let (_, default) = server_config(&options.files, &options.protocol)?;
+        let (chain, default) = server_config(&options.files, &options.protocol)?;
+        let (by_name, by_address) = (HashMap::new(), HashMap::new());
         let mut choice =
-            Self { default: Arc::new(default), by_name: HashMap::new(), by_address: HashMap::new() };
+            Self { default: Arc::new(default), until: chain.first().and_then(ends), by_name, by_address };
         // Names that an operator wrote down come before those that merely stand in a certificate.
         let (written, read): (Vec<_>, Vec<_>) =
             options.by_name.iter().partition(|named| !named.names.is_empty());
@@ -80,6 +83,12 @@ impl Choice {
         };
         found.unwrap_or(&self.default).clone()
     }
+}
+
+/// When a certificate ends, in seconds since 1970.
+fn ends(leaf: &CertificateDer<'_>) -> Option<i64> {
+    let (_, certificate) = X509Certificate::from_der(leaf).ok()?;
+    Some(certificate.validity().not_after.timestamp())
 }
 
 /// Names and addresses that a certificate is for.

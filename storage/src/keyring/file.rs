@@ -18,8 +18,9 @@ use crate::seal;
 pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, Error> {
     let failed = |error: io::Error| failure(path, &format!("cannot be read: {error}"));
     let mode = std::fs::metadata(path).map_err(failed)?.permissions().mode();
-    if mode & 0o077 != 0 {
-        tracing::warn!(path = %path.display(), "encryption configuration can be read by others; set its mode to 0600");
+    // Its group may read it: that is how a Pod without root reads a mounted Secret.
+    if mode & 0o037 != 0 {
+        tracing::warn!(path = %path.display(), "encryption configuration can be read by others; set its mode to 0640 or 0600");
     }
     std::fs::read_to_string(path).map(Zeroizing::new).map_err(failed)
 }
@@ -54,7 +55,8 @@ fn draft_path(path: &Path, suffix: u64) -> PathBuf {
 
 fn write(draft: &Path, path: &Path) -> io::Result<bool> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
-    file.write_all(template()?.as_bytes())?;
+    let text = generate().map_err(|_| io::Error::other("no random numbers"))?;
+    file.write_all(text.as_bytes())?;
     file.sync_all()?;
     let made = match std::fs::hard_link(draft, path) {
         Ok(()) => true,
@@ -66,11 +68,12 @@ fn write(draft: &Path, path: &Path) -> io::Result<bool> {
     Ok(made)
 }
 
-fn template() -> io::Result<Zeroizing<String>> {
-    let secret: [u8; 32] = seal::random().map_err(|_| io::Error::other("no random numbers"))?;
+/// A configuration with one new key.
+pub(super) fn generate() -> Result<Zeroizing<String>, Error> {
+    let secret: [u8; 32] = seal::random().map_err(|_| Error::Cipher)?;
     let secret = Zeroizing::new(STANDARD.encode(*Zeroizing::new(secret)));
     Ok(Zeroizing::new(format!(
-        "# Made by repot. Whoever has this file can read the store; without it nobody can.\n\
+        "# Made by repot. Whoever has this text can read the store; without it nobody can.\n\
          apiVersion: apiserver.config.k8s.io/v1\n\
          kind: EncryptionConfiguration\n\
          resources:\n\

@@ -16,6 +16,7 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use tokio::sync::watch;
+use zeroize::Zeroizing;
 
 use crate::{Key, seal::DataKey};
 
@@ -136,6 +137,14 @@ impl Keyring {
     pub fn parse(text: &str) -> Result<Self, Error> {
         let metrics = follow::metrics("")?;
         Ok(Self::new(config::parse(text, Duration::from_secs(1), &metrics)?, metrics))
+    }
+
+    /// An `EncryptionConfiguration` as YAML, with one new random key for all resources.
+    ///
+    /// # Errors
+    /// [`Error::Cipher`], where there are no random numbers.
+    pub fn generate() -> Result<Zeroizing<String>, Error> {
+        file::generate()
     }
 
     /// Makes a file (mode 0600) with one random 32-byte aesgcm key for all resources, unless there is a file already,

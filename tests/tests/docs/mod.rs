@@ -24,7 +24,7 @@ const GENERATED: &[&str] = &[
     "docs/design/storage-faults.md",
 ];
 /// Pages outside of `docs/`.
-const OTHERS: &[&str] = &["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "deploy/README.md"];
+const OTHERS: &[&str] = &["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "deploy/README.md"];
 
 /// A page of the documentation.
 struct Page {

@@ -1,0 +1,44 @@
+//! The first encryption key of the API server's store. It is made once in the life of an installation, and never changed here.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, ResourceExt};
+use repot_api::names::ENCRYPTION_KEY_MADE;
+
+use super::{EncryptionSecret, authorities::Authorities, error::Error, secrets};
+
+/// Key of the configuration in the Secret.
+const FILE: &str = "encryption-config.yaml";
+
+/// Makes the Secret, where neither it nor a record of an earlier one is there. The record is written first: where the process ends
+/// between the two, a person is asked instead of a second key being made.
+///
+/// # Errors
+/// [`Error::KeyGone`] where there was one, and those of requests.
+pub(super) async fn ensure(
+    client: &Api<Secret>,
+    wanted: &EncryptionSecret,
+    authorities: &mut Authorities,
+) -> Result<(), Error> {
+    let EncryptionSecret { name, new_key } = wanted;
+    // Whoever has made it: a person may bring a configuration with a KMS.
+    let found = client.get_opt(name).await.map_err(Error::of("read", format!("Secret {name}")))?;
+    if found.is_some() {
+        return Ok(());
+    }
+    if let Some(made) = authorities.secret().annotations().get(ENCRYPTION_KEY_MADE) {
+        return Err(Error::KeyGone(name.clone(), made.clone()));
+    }
+    let text = new_key().map_err(Error::NewKey)?;
+    let mut secret = secrets::new(name, "Opaque");
+    secret.data = secrets::data([(FILE.to_owned(), text.as_str())]);
+    let mut recorded = authorities.secret().clone();
+    recorded.annotations_mut().insert(ENCRYPTION_KEY_MADE.to_owned(), Timestamp::now().to_string());
+    authorities.written(secrets::write(client, &recorded).await?);
+    secrets::write(client, &secret).await?;
+    tracing::info!(
+        secret = name,
+        "encryption key made; keep a copy: without it no stored object can be read"
+    );
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! What a person asks about certificates.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use repot_certs::inspect::Validity;
+use serde::Serialize;
+use time::OffsetDateTime;
+
+use super::{
+    Kept,
+    error::Error,
+    pass::{Observed, now, observe},
+    published::Target,
+};
+
+/// The certificates of an installation, and who has their bundle.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// Authorities, oldest first, then serving certificates.
+    pub certificates: Vec<CertificateStatus>,
+    /// What has the bundle of authorities.
+    pub targets: Vec<TargetStatus>,
+}
+
+/// One certificate.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateStatus {
+    /// Its Secret; of authorities with their number.
+    pub name: String,
+    /// `authority` or `serving`.
+    pub kind: &'static str,
+    /// Number of the authority that has signed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signed_by: Option<u32>,
+    /// When it was issued, in RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issued: Option<String>,
+    /// When it is going to be replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub renewal: Option<String>,
+    /// When it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+    /// What is wrong with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// An APIService or a webhook configuration.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetStatus {
+    /// Kind and name.
+    pub name: String,
+    /// What is wrong with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl Status {
+    /// Whether there is nothing to repair.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        let certificates = self.certificates.iter().all(|certificate| certificate.problem.is_none());
+        certificates && self.targets.iter().all(|target| target.problem.is_none())
+    }
+}
+
+/// Reads all Secrets and what has their bundle, and changes nothing.
+///
+/// # Errors
+/// Those of requests for Secrets, [`Error::Foreign`] and [`Error::Damaged`].
+pub async fn status(client: &Client, published: &Client, kept: &Kept) -> Result<Status, Error> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), &kept.namespace);
+    let observed = observe(&secrets, kept).await?;
+    let bundle = observed.authorities.bundle();
+    let mut targets = Vec::new();
+    for target in &kept.targets {
+        targets.push(target_status(target, published, &bundle).await);
+    }
+    Ok(Status { certificates: certificates(&kept.authorities, &observed, now()), targets })
+}
+
+async fn target_status(target: &Target, client: &Client, bundle: &str) -> TargetStatus {
+    let problem = match target.is_published(client, bundle).await {
+        Ok(true) => None,
+        Ok(false) => Some("it lacks an authority of the bundle".to_owned()),
+        Err(error) => Some(crate::errors::causes(&error)),
+    };
+    TargetStatus { name: target.to_string(), problem }
+}
+
+fn certificates(secret: &str, observed: &Observed, now: OffsetDateTime) -> Vec<CertificateStatus> {
+    let Observed { authorities, serving } = observed;
+    let of_authority = authorities.states().into_iter().map(|authority| {
+        let name = format!("{secret}/{}", authority.number);
+        with_validity(name, "authority", None, Some(authority.validity), now)
+    });
+    let of_serving = serving.iter().map(|one| {
+        let state = one.state(authorities, None);
+        let mut status = with_validity(state.name, "serving", state.signer, state.validity, now);
+        if state.signer.is_none() && status.problem.is_none() {
+            status.problem = Some("none of the authorities has signed it".to_owned());
+        }
+        status
+    });
+    let mut all: Vec<CertificateStatus> = of_authority.chain(of_serving).collect();
+    // Older ones may end: nothing is signed by them.
+    let newest = authorities.states().iter().map(|authority| authority.number).max();
+    let newest = newest.map(|number| format!("{secret}/{number}"));
+    for status in all.iter_mut().filter(|one| one.kind == "authority" && Some(&one.name) != newest.as_ref()) {
+        status.problem = None;
+    }
+    all
+}
+
+fn with_validity(
+    name: String,
+    kind: &'static str,
+    signed_by: Option<u32>,
+    validity: Option<Validity>,
+    now: OffsetDateTime,
+) -> CertificateStatus {
+    let text = |time: OffsetDateTime| {
+        Timestamp::from_second(time.unix_timestamp()).ok().map(|time| time.to_string())
+    };
+    let problem = match validity {
+        None => Some("it is missing, or it is for other names, or its key is that of another one"),
+        Some(validity) if !validity.holds(now) => Some("it has ended"),
+        Some(validity) if validity.renewal() + (validity.until - validity.renewal()) / 2 < now => {
+            Some("it should have been replaced by now")
+        }
+        Some(_) => None,
+    };
+    CertificateStatus {
+        name,
+        kind,
+        signed_by,
+        issued: validity.and_then(|validity| text(validity.issued)),
+        renewal: validity.and_then(|validity| text(validity.renewal())),
+        expires: validity.and_then(|validity| text(validity.until)),
+        problem: problem.map(str::to_owned),
+    }
+}

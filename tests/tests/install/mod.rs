@@ -1,0 +1,5 @@
+//! The charts on a real cluster: kube-apiserver, kube-controller-manager, kube-scheduler and helm are real, Pods are processes.
+
+mod fleet;
+mod garden;
+mod world;

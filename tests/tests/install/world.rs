@@ -1,0 +1,102 @@
+//! A cluster whose Pods kube-apiserver reaches, and helm.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+use repot_tests::garden::{Garden, GardenOptions};
+use repot_tests::pods::{Egress, Image, PodRunner, PodRunnerOptions};
+use repot_tests::{TestEnv, binaries, repot, tool};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+pub const NAMESPACE: &str = "repot-system";
+/// Long enough for volumes, certificates and the images of a cluster that has just begun.
+const WAIT: &str = "--timeout=180s";
+
+pub struct World<'a> {
+    pub env: &'a TestEnv,
+    pub garden: Garden,
+    pub runner: PodRunner,
+}
+
+/// A directory below `deploy/charts`.
+pub fn chart(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/charts").join(name)
+}
+
+impl<'a> World<'a> {
+    /// Nodes in a zone each. Pods have to pass the restricted standard in the namespace of Repot.
+    pub async fn start(env: &'a TestEnv, nodes: usize) -> Result<Self> {
+        let egress = Egress::prepare(env)?;
+        let options = GardenOptions {
+            controller_manager: true,
+            apiserver_flags: egress.flags.to_vec(),
+            ..GardenOptions::default()
+        };
+        let garden = Garden::start_with(env, options).await?;
+        let zone = |node: usize| {
+            let labels = [("topology.kubernetes.io/zone".to_owned(), format!("zone-{node}"))];
+            (format!("node-{node}"), BTreeMap::from(labels))
+        };
+        let options =
+            PodRunnerOptions { nodes: (0..nodes).map(zone).collect(), ..PodRunnerOptions::default() };
+        let runner = PodRunner::start(env, &garden, options).await?;
+        runner.serve_egress(egress)?;
+        runner.images().add("repot:0.1.0", Image::of(repot::program()?));
+        let namespace = |name: &str, labels: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
+        let restricted = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+        let class = PodRunner::storage_class("standard", "WaitForFirstConsumer", "Delete");
+        garden.apply(&[namespace(NAMESPACE, restricted), namespace("garden", json!({})), class]).await?;
+        Ok(Self { env, garden, runner })
+    }
+
+    /// Runs helm in the namespace of Repot.
+    pub async fn helm(&self, args: &[&str]) -> Result<String> {
+        let mut command = Command::new(binaries::find("helm")?);
+        command.args(args).args(["--namespace", NAMESPACE]).current_dir(self.env.path());
+        command.env("HOME", self.env.path()).env("KUBECONFIG", self.garden.kubeconfig());
+        tool::run(command, b"").await?.text()
+    }
+
+    /// `helm <verb> <release> <chart> --wait`, with further arguments.
+    pub async fn deploy(&self, verb: &str, release: &str, rest: &[&str]) -> Result<String> {
+        let chart = chart(release).display().to_string();
+        let said = self.helm(&[&[verb, release, &chart, "--wait", WAIT], rest].concat()).await;
+        match said {
+            Ok(said) => Ok(said),
+            Err(error) => {
+                let pods = self.kubectl(&["get", "pods", "-n", NAMESPACE, "-o", "wide"]).await;
+                Err(error.context(format!("{}\n{}", pods.unwrap_or_default(), self.conditions().await)))
+            }
+        }
+    }
+
+    /// Why containers of Repot do not run.
+    async fn conditions(&self) -> String {
+        let path = "{range .items[*]}{.metadata.name}: {.status.containerStatuses[*].state}{\"\\n\"}{end}";
+        self.kubectl(&["get", "pods", "-n", NAMESPACE, "-o", &format!("jsonpath={path}")])
+            .await
+            .unwrap_or_default()
+    }
+
+    /// Runs kubectl as the administrator.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        self.garden.kubectl(args).await?.text()
+    }
+
+    /// A file of the test's own.
+    pub fn write(&self, name: &str, text: &str) -> Result<String> {
+        let file = self.env.path().join(name);
+        std::fs::write(&file, text)?;
+        Ok(file.display().to_string())
+    }
+
+    /// Waits until kube-apiserver passes on what the APIService says.
+    pub async fn until_available(&self, api: &str) -> Result<()> {
+        let name = format!("apiservice/{api}");
+        let said = self.kubectl(&["wait", "--for=condition=Available", &name, "--timeout=90s"]).await?;
+        ensure!(said.contains("condition met"), "{said}");
+        Ok(())
+    }
+}
