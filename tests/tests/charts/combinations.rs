@@ -35,6 +35,7 @@ const GARDEN: &[&[&str]] = &[
     &["priorityClass.create=true", "podDisruptionBudgets=false", "networkPolicy.enabled=false"],
     &["bindAddress=::", "tracing.config.endpoint=x:1", "apiserver.audit.logPath=-"],
     &["metrics.serviceMonitor.enabled=true", "metrics.serviceMonitor.tokenSecret.name=t"],
+    &["metrics.prometheusRule.enabled=true", "metrics.dashboards.enabled=true", "webhook.enabled=false"],
 ];
 /// Values of the seed chart.
 const SEED: &[&[&str]] = &[
@@ -44,6 +45,7 @@ const SEED: &[&[&str]] = &[
     &[EXISTING],
     &["apiserver.enabled=false", "webhook.enabled=false"],
     &["controllers.enabled=false"],
+    &["metrics.prometheusRule.enabled=true", "metrics.dashboards.enabled=true"],
     &["controllers.namespaces={a,b}"],
     &["garden.seedName=x", "garden.kubeconfigSecret=k", "controllers.membersGateway=a/b"],
     &["gardener.seed.name=x"],
