@@ -104,6 +104,13 @@ try: testbed
 	$(CARGO) build --locked --workspace --bins --test it
 	exec "$${CARGO_TARGET_DIR:-target}/debug/quick_start" $(ARGS)
 
+# The images of docs/operate/dashboards.md, from ten minutes of a real run. It needs root, for Pods.
+.PHONY: panels
+panels: testbed
+	tests/python/build matplotlib
+	$(CARGO) build --locked --workspace --all-targets
+	RENDER_PANELS=$(CURDIR)/docs/operate/images $(CARGO) test --locked --workspace --test it -- observe::live:: --nocapture
+
 # The documentation as a book, in target/book. Not a part of `make test`: the first call builds mdBook, which takes minutes. `make
 # test` checks links, headings, flags and metrics of the pages (tests/tests/docs).
 .PHONY: docs

@@ -35,10 +35,6 @@ const WITHOUT_SAMPLES: &[(&str, &str)] = &[
     ("apiserver_admission_webhook_fail_open_count", "every webhook answers"),
     ("repot_flow_steps_failed_total", "every step succeeds"),
     ("repot_encryption_key_wraps_total", "only local keys are counted, and this run has a KMS"),
-    ("repot_certificate_errors_total", "certificates are made by the test"),
-    ("repot_certificate_not_after_timestamp_seconds", "the same"),
-    ("repot_certificates_unpublished", "the same"),
-    ("repot_serving_certificate_not_after_timestamp_seconds", "the same"),
 ];
 
 /// A query of a panel.
@@ -150,7 +146,7 @@ fn panels_and_alerts_have_data_of_a_real_run() {
             until("all targets to be scraped", DEADLINE, async || {
                 let targets = prometheus.targets().await?;
                 ensure!(
-                    targets.len() == 6 && targets.iter().all(|(_, error)| error.is_empty()),
+                    targets.len() == 7 && targets.iter().all(|(_, error)| error.is_empty()),
                     "{targets:?}"
                 );
                 Ok(())

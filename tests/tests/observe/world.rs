@@ -15,6 +15,8 @@ use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::http::Api;
 use repot_tests::operator::{self, IMAGE, SYSTEM, apply_file};
 use repot_tests::pods::{Images, PodRunner, PodRunnerOptions};
+use repot_tests::port;
+use repot_tests::process::{Process, Spec};
 use repot_tests::repot::{self, Repot};
 use repot_tests::s3::S3Server;
 use repot_tests::wait::until;
@@ -32,6 +34,7 @@ pub const PROJECT: &str = "garden-dev";
 pub const CONTROL_PLANE: &str = "shoot--dev--alpha";
 const APISERVER: &str = "repot-apiserver";
 const CONTROLLERS: &str = "repot-controllers";
+const CERTS: &str = "repot-certs";
 /// Namespace of the accounts of seeds, as `deploy/rbac/garden-migrations.yaml` has it.
 const SEEDS: &str = "repot-seeds";
 const STORAGE_CLASS: &str = "immediate";
@@ -42,6 +45,8 @@ pub struct World {
     pub garden: Garden,
     pub apiserver: Repot,
     pub webhook: Repot,
+    /// `repot certs manage`, and the port of its metrics.
+    certs: (Process, u16),
     runner: PodRunner,
     /// The directory of backups, which Pods see at the same path.
     backups: PathBuf,
@@ -59,11 +64,12 @@ impl World {
         let apiserver = start_apiserver(env, &garden, &store).await?;
         let webhook = webhook(env, &garden, &env.make_dir("webhook")?, &[]).await?;
         garden.apply(&registrations(&garden, webhook.port()?)).await?;
+        let certs = start_certs(env, &garden)?;
         let images = Images::default().with(IMAGE, operator::image()?);
         let runner =
             PodRunner::start(env, &garden, PodRunnerOptions { images, ..Default::default() }).await?;
         let backups = env.make_dir("backups")?;
-        let world = Self { garden, apiserver, webhook, runner, backups, _store: store };
+        let world = Self { garden, apiserver, webhook, certs, runner, backups, _store: store };
         world.start_controllers().await?;
         world.make_etcd().await?;
         world.make_shoot().await?;
@@ -191,6 +197,7 @@ impl World {
             job(APISERVER, vec![(format!("{APISERVER}-0"), self.apiserver.port()?)], tls(APISERVER, token)),
             job(WEBHOOK, vec![(format!("{WEBHOOK}-0"), self.webhook.port()?)], tls(WEBHOOK, String::new())),
             job(CONTROLLERS, vec![(format!("{CONTROLLERS}-0"), port)], None),
+            job(CERTS, vec![(format!("{CERTS}-0"), self.certs.1)], None),
             etcd,
         ])
     }
@@ -261,6 +268,16 @@ async fn start_apiserver(
     let server = Repot::replica_with(env, garden, &flags, &s3.environment()).await?;
     repot::register(garden, &[(MIGRATION_GROUP, V1ALPHA1)], server.port()?).await?;
     Ok(server)
+}
+
+/// Starts what issues certificates. Servers of this test have others, so nobody uses them.
+fn start_certs(env: &TestEnv, garden: &Garden) -> Result<(Process, u16)> {
+    let port = port::reserve()?;
+    let spec = Spec::new(CERTS, repot::program()?)
+        .args(["certs", "manage", "--leader-elect", "--serving=repot-webhook-tls=repot-webhook"])
+        .flag("kubeconfig", garden.kubeconfig())
+        .arg(format!("--health-address=127.0.0.1:{port}"));
+    Ok((Process::start(env, spec)?, port))
 }
 
 /// An account that may read `/metrics`, and nothing else.
