@@ -11,7 +11,8 @@ use super::{EncryptionSecret, authorities::Authorities, error::Error, secrets};
 const FILE: &str = "encryption-config.yaml";
 
 /// Makes the Secret, where neither it nor a record of an earlier one is there. The record is written first: where the process ends
-/// between the two, a person is asked instead of a second key being made.
+/// between the two, a person is asked instead of a second key being made. A record that is lost is written again as long as the key
+/// is there.
 ///
 /// # Errors
 /// [`Error::KeyGone`] where there was one, and those of requests.
@@ -23,22 +24,35 @@ pub(super) async fn ensure(
     let EncryptionSecret { name, new_key } = wanted;
     // Whoever has made it: a person may bring a configuration with a KMS.
     let found = client.get_opt(name).await.map_err(Error::of("read", format!("Secret {name}")))?;
-    if found.is_some() {
-        return Ok(());
-    }
-    if let Some(made) = authorities.secret().annotations().get(ENCRYPTION_KEY_MADE) {
-        return Err(Error::KeyGone(name.clone(), made.clone()));
+    let record = authorities.secret().annotations().get(ENCRYPTION_KEY_MADE);
+    match (found, record) {
+        (Some(_), Some(_)) => return Ok(()),
+        (Some(found), None) => {
+            let made = found.creation_timestamp().map(|time| time.0.to_string());
+            return write_record(client, authorities, made.unwrap_or_else(now)).await;
+        }
+        (None, Some(made)) => return Err(Error::KeyGone(name.clone(), made.clone())),
+        (None, None) => {}
     }
     let text = new_key().map_err(Error::NewKey)?;
     let mut secret = secrets::new(name, "Opaque");
     secret.data = secrets::data([(FILE.to_owned(), text.as_str())]);
-    let mut recorded = authorities.secret().clone();
-    recorded.annotations_mut().insert(ENCRYPTION_KEY_MADE.to_owned(), Timestamp::now().to_string());
-    authorities.written(secrets::write(client, &recorded).await?);
+    write_record(client, authorities, now()).await?;
     secrets::write(client, &secret).await?;
     tracing::info!(
         secret = name,
         "encryption key made; keep a copy: without it no stored object can be read"
     );
     Ok(())
+}
+
+async fn write_record(client: &Api<Secret>, authorities: &mut Authorities, made: String) -> Result<(), Error> {
+    let mut recorded = authorities.secret().clone();
+    recorded.annotations_mut().insert(ENCRYPTION_KEY_MADE.to_owned(), made);
+    authorities.written(secrets::write(client, &recorded).await?);
+    Ok(())
+}
+
+fn now() -> String {
+    Timestamp::now().to_string()
 }

@@ -7,15 +7,14 @@ pub enum Error {
     #[error("validities do not fit: {0}")]
     Lifetimes(&'static str),
     /// kube-apiserver could not be asked or has refused something.
-    #[error("failed to {verb} {object}")]
+    #[error("failed to {verb} {object}: {}", text(.failure))]
     Api {
         /// What was tried.
         verb: &'static str,
         /// Kind and name.
         object: String,
-        /// Why it failed.
-        #[source]
-        source: Box<kube::Error>,
+        /// Why it failed; a part of the text already.
+        failure: Box<kube::Error>,
     },
     /// A Secret of this name belongs to somebody else.
     #[error(
@@ -62,7 +61,7 @@ impl Error {
     /// Of a request, by what was tried.
     pub(super) fn of(verb: &'static str, object: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let object = object.into();
-        move |source| Self::Api { verb, object, source: Box::new(source) }
+        move |failure| Self::Api { verb, object, failure: Box::new(failure) }
     }
 
     /// Nothing, the only one, or several.
@@ -72,5 +71,13 @@ impl Error {
             1 => errors.pop().map_or(Ok(()), Err),
             _ => Err(Self::Several(errors)),
         }
+    }
+}
+
+/// What kube-apiserver says, or why it could not be asked.
+fn text(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        error => crate::errors::causes(error),
     }
 }

@@ -28,7 +28,7 @@ pub struct Status {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateStatus {
-    /// Its Secret; of authorities with their number.
+    /// Name of its Secret; of authorities with their number.
     pub name: String,
     /// `authority` or `serving`.
     pub kind: &'static str,
@@ -44,7 +44,7 @@ pub struct CertificateStatus {
     /// When it ends, in RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// What is wrong with it.
+    /// What is wrong with it; absent where nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -53,9 +53,9 @@ pub struct CertificateStatus {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetStatus {
-    /// Kind and name.
+    /// Kind and name, as KIND/NAME.
     pub name: String,
-    /// What is wrong with it.
+    /// What is wrong with it; absent where nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -80,6 +80,12 @@ pub async fn status(client: &Client, published: &Client, kept: &Kept) -> Result<
     let mut targets = Vec::new();
     for target in &kept.targets {
         targets.push(target_status(target, published, &bundle).await);
+    }
+    if bundle.is_empty() && !kept.serving.is_empty() {
+        // An empty bundle is in everything.
+        for target in &mut targets {
+            target.problem.get_or_insert_with(|| "there is no authority yet".to_owned());
+        }
     }
     Ok(Status { certificates: certificates(&kept.authorities, &observed, now()), targets })
 }

@@ -70,7 +70,7 @@ impl Prometheus {
         Ok(Self { _process: process, url })
     }
 
-    /// Where it answers.
+    /// Address at which it answers.
     pub fn url(&self) -> &str {
         &self.url
     }
