@@ -51,6 +51,11 @@ impl<'a> World<'a> {
         let runner = PodRunner::start(env, &garden, options).await?;
         runner.serve_egress(egress)?;
         runner.images().add("repot:0.1.0", Image::of(repot::program()?));
+        let mut etcd = Image::of(repot::program()?);
+        for program in ["etcd", "etcdctl", "etcdutl"] {
+            etcd = etcd.and(binaries::find(program)?);
+        }
+        runner.images().add("repot-etcd:0.1.0", etcd);
         let namespace = |name: &str, labels: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
         let restricted = json!({"pod-security.kubernetes.io/enforce": "restricted"});
         let class = PodRunner::storage_class("standard", "WaitForFirstConsumer", "Delete");

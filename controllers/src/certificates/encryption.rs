@@ -46,7 +46,11 @@ pub(super) async fn ensure(
     Ok(())
 }
 
-async fn write_record(client: &Api<Secret>, authorities: &mut Authorities, made: String) -> Result<(), Error> {
+async fn write_record(
+    client: &Api<Secret>,
+    authorities: &mut Authorities,
+    made: String,
+) -> Result<(), Error> {
     let mut recorded = authorities.secret().clone();
     recorded.annotations_mut().insert(ENCRYPTION_KEY_MADE.to_owned(), made);
     authorities.written(secrets::write(client, &recorded).await?);

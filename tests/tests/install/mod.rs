@@ -2,3 +2,4 @@
 
 mod fleet;
 mod garden;
+mod seed;
