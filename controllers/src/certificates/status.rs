@@ -30,7 +30,7 @@ pub struct Status {
 pub struct CertificateStatus {
     /// Name of its Secret; of authorities with their number.
     pub name: String,
-    /// `authority` or `serving`.
+    /// What it is: `authority` or `serving`.
     pub kind: &'static str,
     /// Number of the authority that has signed it.
     #[serde(skip_serializing_if = "Option::is_none")]
