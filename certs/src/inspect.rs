@@ -16,10 +16,10 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// Whether it has not ended.
+    /// Whether it has begun and has not ended.
     #[must_use]
     pub fn holds(&self, now: OffsetDateTime) -> bool {
-        now < self.until
+        self.issued <= now.saturating_add(CLOCK_SKEW) && now < self.until
     }
 
     /// When it is to be replaced: two thirds of its life are over.
@@ -46,7 +46,7 @@ pub fn inspect(pem: &str) -> Option<Inspected> {
             |time: x509_parser::time::ASN1Time| OffsetDateTime::from_unix_timestamp(time.timestamp()).ok();
         let (from, until) = (certificate.validity().not_before, certificate.validity().not_after);
         let (from, until) = (at(from)?, at(until)?);
-        let validity = Validity { issued: (from + CLOCK_SKEW).min(until), until };
+        let validity = Validity { issued: from.checked_add(CLOCK_SKEW)?.min(until), until };
         Some(Inspected { validity, names: names(certificate) })
     })
 }

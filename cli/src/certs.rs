@@ -94,6 +94,9 @@ struct ManageFlags {
     /// How long a change of a Secret or of a bundle may take to reach all servers and clients
     #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = duration)]
     overlap: Duration,
+    /// Allow an overlap below three minutes, for clusters whose Pods see changed Secrets at once
+    #[arg(long, hide = true)]
+    allow_short_overlap: bool,
     /// Secret with the EncryptionConfiguration of the API server: made with a new key where there was never one
     #[arg(long, value_name = "SECRET")]
     encryption_secret: Option<String>,
@@ -210,6 +213,7 @@ async fn manage(flags: ManageFlags) -> anyhow::Result<()> {
         authority: flags.authority_validity,
         serving: flags.serving_validity,
         overlap: flags.overlap,
+        is_short_allowed: flags.allow_short_overlap,
     };
     lifetimes.check()?;
     let kept = flags.kept.kept()?;
@@ -263,18 +267,38 @@ async fn status(flags: StatusFlags) -> anyhow::Result<ExitCode> {
 fn table(status: &Status) -> String {
     let head = ["NAME", "KIND", "SIGNED BY", "ISSUED", "RENEWAL", "EXPIRES", "STATE"].map(str::to_owned);
     let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "<none>".to_owned());
-    let state = |problem: &Option<String>| problem.clone().unwrap_or_else(|| "ok".to_owned());
+    let state = |problem: &Option<String>, note: &Option<String>| match (problem, note) {
+        (Some(problem), _) => problem.clone(),
+        (None, Some(note)) => format!("ok, {note}"),
+        (None, None) => "ok".to_owned(),
+    };
     let mut lines = vec![head];
     for one in &status.certificates {
         let signer = one.signed_by.map_or_else(|| "-".to_owned(), |number| number.to_string());
         let [issued, renewal, expires] = [&one.issued, &one.renewal, &one.expires].map(or_none);
         let kind = one.kind.to_owned();
-        lines.push([one.name.clone(), kind, signer, issued, renewal, expires, state(&one.problem)]);
+        lines.push([
+            one.name.clone(),
+            kind,
+            signer,
+            issued,
+            renewal,
+            expires,
+            state(&one.problem, &one.note),
+        ]);
     }
     for target in &status.targets {
         let dash = || "-".to_owned();
         let kind = "bundle".to_owned();
-        lines.push([target.name.clone(), kind, dash(), dash(), dash(), dash(), state(&target.problem)]);
+        lines.push([
+            target.name.clone(),
+            kind,
+            dash(),
+            dash(),
+            dash(),
+            dash(),
+            state(&target.problem, &target.note),
+        ]);
     }
     columns(&lines)
 }

@@ -36,6 +36,11 @@ pub fn install(flags: &Flags) {
         eprintln!("repot: --log-level: {error}; logging at info");
         EnvFilter::new("info")
     });
+    // Where an answer cannot be understood, this one prints it whole, and it may be a Secret.
+    let filter = match "kube_client::client=error".parse() {
+        Ok(directive) => filter.add_directive(directive),
+        Err(_) => filter,
+    };
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match flags.log_format {
         Format::Json => builder.json().flatten_event(true).init(),

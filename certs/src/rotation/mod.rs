@@ -15,4 +15,4 @@ mod plan;
 mod tests;
 
 pub use bundle::bundle;
-pub use plan::{AuthorityState, CertificateState, Next, decide};
+pub use plan::{AuthorityState, CertificateState, Circumstances, Next, decide};

@@ -44,58 +44,99 @@ pub struct Next {
     pub is_settled: bool,
 }
 
-/// Decides what comes next, from what is kept.
-///
-/// `authorities` may be in any order. `is_requested` tells that somebody asks for a new authority. `overlap` is the time after which
-/// a change of a Secret or of a bundle has reached everybody.
+/// What a decision is made on, beside authorities and certificates.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances {
+    /// Whether somebody asks for a new authority.
+    pub is_requested: bool,
+    /// Whether all who connect have the bundle of authorities as it is now.
+    pub is_published: bool,
+    /// The time after which a change of a Secret or of a bundle has reached everybody.
+    pub overlap: Duration,
+    /// The time at which it is decided.
+    pub now: OffsetDateTime,
+}
+
+/// The authority that signs.
+#[derive(Clone, Copy, Debug)]
+struct Signer {
+    number: u32,
+    /// Whether everybody trusts what it signs.
+    is_trusted: bool,
+}
+
+/// Decides what comes next, from what is kept. `authorities` may be in any order.
 #[must_use]
 pub fn decide(
     authorities: &[AuthorityState],
     certificates: &[CertificateState],
-    is_requested: bool,
-    overlap: Duration,
-    now: OffsetDateTime,
+    given: &Circumstances,
 ) -> Next {
     let newest = authorities.iter().max_by_key(|authority| authority.number);
-    let make_authority = newest.is_none_or(|newest| is_requested || newest.validity.renewal() <= now);
-    let Some(signer) = signer(authorities, overlap, now) else {
+    let make_authority = newest.is_none_or(|newest| {
+        // A request waits until the last one that was made is known to all.
+        let is_requested = given.is_requested && newest.trusted_since.is_some();
+        is_requested || newest.validity.renewal() <= given.now || !newest.validity.holds(given.now)
+    });
+    let Some(signer) = signer(authorities, given) else {
         return Next { make_authority, ..Next::default() };
     };
-    let sign = certificates.iter().filter(|certificate| is_due(certificate, signer, now));
+    let sign = certificates.iter().filter(|certificate| is_due(certificate, authorities, signer, given));
     let sign: Vec<String> = sign.map(|certificate| certificate.name.clone()).collect();
-    let is_settled = is_settled(certificates, signer, overlap, now);
+    let is_settled = is_settled(certificates, signer.number, given);
     let remove = if is_settled {
-        let older = authorities.iter().filter(|authority| authority.number < signer);
+        let older = authorities.iter().filter(|authority| authority.number < signer.number);
         older.map(|authority| authority.number).collect()
     } else {
         Vec::new()
     };
-    Next { make_authority, signer: Some(signer), sign, remove, is_settled }
+    Next { make_authority, signer: Some(signer.number), sign, remove, is_settled }
 }
 
-/// The newest one that everybody trusts; else the oldest one that is valid, which is the one that has signed so far.
-fn signer(authorities: &[AuthorityState], overlap: Duration, now: OffsetDateTime) -> Option<u32> {
+/// The newest one that everybody trusts; else the oldest one that is valid for some time, which is the one that has signed so far.
+fn signer(authorities: &[AuthorityState], given: &Circumstances) -> Option<Signer> {
+    let Circumstances { overlap, now, is_published, .. } = *given;
     let valid = || authorities.iter().filter(|authority| authority.validity.holds(now));
+    let lasting = || valid().filter(|authority| !is_ending(&authority.validity, given));
     let trusted =
-        valid().filter(|authority| authority.trusted_since.is_some_and(|since| since + overlap <= now));
-    let newest_trusted = trusted.map(|authority| authority.number).max();
-    newest_trusted.or_else(|| valid().map(|authority| authority.number).min())
+        lasting().filter(|authority| authority.trusted_since.is_some_and(|since| since + overlap <= now));
+    if let Some(number) = trusted.map(|authority| authority.number).max() {
+        return Some(Signer { number, is_trusted: is_published });
+    }
+    let oldest = lasting().map(|authority| authority.number).min();
+    let number = oldest.or_else(|| valid().map(|authority| authority.number).max())?;
+    Some(Signer { number, is_trusted: false })
 }
 
-fn is_due(certificate: &CertificateState, signer: u32, now: OffsetDateTime) -> bool {
-    let is_old = certificate.validity.is_none_or(|validity| validity.renewal() <= now);
-    is_old || certificate.is_requested || certificate.signer != Some(signer)
+/// Whether it ends before another one could reach everybody.
+fn is_ending(validity: &Validity, given: &Circumstances) -> bool {
+    validity.until <= given.now + given.overlap * 2
+}
+
+/// A certificate that clients trust for some more time is replaced by one of another authority only where they trust that one, too.
+fn is_due(
+    certificate: &CertificateState,
+    authorities: &[AuthorityState],
+    signer: Signer,
+    given: &Circumstances,
+) -> bool {
+    let now = given.now;
+    let of = |number| authorities.iter().find(|authority| Some(authority.number) == number);
+    let Some(validity) = certificate.validity.filter(|validity| validity.holds(now)) else { return true };
+    let own = of(certificate.signer).map_or(validity.until, |own| own.validity.until.min(validity.until));
+    let longest = of(Some(signer.number)).map_or(own, |signer| signer.validity.until);
+    if is_ending(&Validity { until: own, ..validity }, given) && own < longest {
+        return true;
+    }
+    let has_its_signer = certificate.signer == Some(signer.number);
+    let is_wanted = validity.renewal() <= now || certificate.is_requested || !has_its_signer;
+    is_wanted && (signer.is_trusted || has_its_signer)
 }
 
 /// Whether nothing that an older authority has signed can be shown to a client any more.
-fn is_settled(
-    certificates: &[CertificateState],
-    signer: u32,
-    overlap: Duration,
-    now: OffsetDateTime,
-) -> bool {
+fn is_settled(certificates: &[CertificateState], signer: u32, given: &Circumstances) -> bool {
     certificates.iter().all(|certificate| {
         let since = certificate.validity.map(|validity| validity.issued);
-        certificate.signer == Some(signer) && since.is_some_and(|since| since + overlap <= now)
+        certificate.signer == Some(signer) && since.is_some_and(|since| since + given.overlap <= given.now)
     })
 }

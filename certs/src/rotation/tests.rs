@@ -26,8 +26,12 @@ fn certificate(name: &str, signer: u32, issued: OffsetDateTime) -> CertificateSt
     CertificateState { name: name.to_owned(), validity, signer: Some(signer), is_requested: false }
 }
 
+fn given(now: OffsetDateTime) -> Circumstances {
+    Circumstances { is_requested: false, is_published: true, overlap: OVERLAP, now }
+}
+
 fn next(authorities: &[AuthorityState], certificates: &[CertificateState], now: OffsetDateTime) -> Next {
-    decide(authorities, certificates, false, OVERLAP, now)
+    decide(authorities, certificates, &given(now))
 }
 
 fn missing(name: &str) -> CertificateState {
@@ -76,7 +80,9 @@ fn new_authority_signs_after_the_overlap_and_the_old_one_leaves_after_another() 
 fn authority_that_has_ended_signs_nothing_even_where_the_next_is_not_published() {
     let authorities = [authority(1, at(0, 0), Some(at(0, 0))), authority(2, at(800, 0), None)];
     let certificates = [certificate("api", 1, at(850, 0))];
-    assert_eq!(next(&authorities, &certificates, at(899, 23)).signer, Some(1));
+    assert_eq!(next(&authorities, &certificates, at(899, 21)).signer, Some(1));
+    let ending = next(&authorities, &certificates, at(899, 22));
+    assert_eq!((ending.signer, ending.sign), (Some(2), vec!["api".to_owned()]));
     let ended = next(&authorities, &certificates, at(900, 0));
     assert_eq!((ended.signer, ended.sign), (Some(2), vec!["api".to_owned()]));
     let none = next(&authorities, &certificates, at(1700, 0));
@@ -95,9 +101,47 @@ fn certificate_of_an_unknown_signer_and_one_that_is_asked_for_are_signed_anew() 
 #[test]
 fn request_for_a_new_authority_makes_one_beside_the_old_one() {
     let authorities = [authority(1, at(0, 0), Some(at(0, 0)))];
-    let next = decide(&authorities, &[certificate("api", 1, at(0, 0))], true, OVERLAP, at(2, 0));
+    let asked = Circumstances { is_requested: true, ..given(at(2, 0)) };
+    let next = decide(&authorities, &[certificate("api", 1, at(0, 0))], &asked);
     assert!(next.make_authority && next.sign.is_empty());
     assert_eq!(next.signer, Some(1));
+}
+
+#[test]
+fn valid_certificate_of_an_authority_that_is_lost_stays_until_the_new_one_is_trusted() {
+    let lost = CertificateState { signer: None, ..certificate("api", 9, at(0, 0)) };
+    let (made, known) = (authority(1, at(10, 0), None), authority(1, at(10, 0), Some(at(10, 0))));
+    assert!(next(&[made], std::slice::from_ref(&lost), at(10, 0)).sign.is_empty());
+    assert!(next(&[known], std::slice::from_ref(&lost), at(10, 0)).sign.is_empty());
+    // The bundle is not everywhere at this moment: nobody may meet a certificate that it does not cover.
+    let unpublished = Circumstances { is_published: false, ..given(at(10, 1)) };
+    assert!(decide(&[known], std::slice::from_ref(&lost), &unpublished).sign.is_empty());
+    assert_eq!(next(&[known], std::slice::from_ref(&lost), at(10, 1)).sign, ["api"]);
+    // One that has ended is worth nothing to anybody.
+    assert_eq!(next(&[authority(1, at(90, 0), None)], &[lost], at(90, 0)).sign, ["api"]);
+}
+
+#[test]
+fn certificate_and_authority_of_a_clock_that_was_ahead_are_replaced() {
+    let authorities = [authority(1, at(0, 0), Some(at(0, 0)))];
+    assert_eq!(next(&authorities, &[certificate("api", 1, at(40, 0))], at(1, 0)).sign, ["api"]);
+    assert!(next(&[authority(1, at(40, 0), None)], &[], at(1, 0)).make_authority);
+}
+
+#[test]
+fn request_waits_until_the_last_authority_is_trusted() {
+    let authorities = [authority(1, at(0, 0), Some(at(0, 0))), authority(2, at(1, 0), None)];
+    let asked = Circumstances { is_requested: true, ..given(at(2, 0)) };
+    assert!(!decide(&authorities, &[certificate("api", 1, at(0, 0))], &asked).make_authority);
+}
+
+#[test]
+fn untrusted_authority_signs_before_the_old_one_ends() {
+    let authorities = [authority(1, at(0, 0), Some(at(0, 0))), authority(2, at(800, 0), None)];
+    assert_eq!(next(&authorities[..1], &[], at(899, 23)).signer, Some(1));
+    let trusted_by_none = [authority(1, at(0, 0), None), authority(2, at(800, 0), None)];
+    assert_eq!(next(&trusted_by_none, &[], at(899, 21)).signer, Some(1));
+    assert_eq!(next(&trusted_by_none, &[], at(899, 23)).signer, Some(2));
 }
 
 /// What a client trusts and what a server shows, hour by hour over several lives of authorities, each of them as late as the overlap

@@ -1,6 +1,6 @@
 //! The Secret of authorities: `N.crt` and `N.key` for each, and `ca-bundle.crt` with all certificates.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -21,10 +21,19 @@ const BUNDLE: &str = "ca-bundle.crt";
 const COMMON_NAME: &str = "repot";
 
 /// The authorities of an installation, by number.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Authorities {
     secret: Secret,
     all: BTreeMap<u32, Stored>,
+    /// What is wrong with others, which stay in the Secret for a person to repair.
+    damages: Vec<(u32, &'static str)>,
+}
+
+/// Nothing of the Secret is printed.
+impl std::fmt::Debug for Authorities {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authorities").field("all", &self.all).finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone)]
@@ -43,19 +52,27 @@ impl std::fmt::Debug for Stored {
 
 impl Authorities {
     /// Reads the Secret; where there is none, there are no authorities.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
-    pub(super) fn read(name: &str, secret: Option<Secret>) -> Result<Self, Error> {
+    pub(super) fn read(name: &str, secret: Option<Secret>) -> Self {
         let secret = secret.unwrap_or_else(|| secrets::new(name, "Opaque"));
-        let mut all = BTreeMap::new();
-        for key in secret.data.iter().flatten().map(|(key, _)| key) {
-            let Some(number) = key.strip_suffix(".crt").and_then(|number| number.parse().ok()) else {
-                continue;
-            };
-            all.insert(number, stored(name, &secret, number)?);
+        let (mut all, mut damages) = (BTreeMap::new(), Vec::new());
+        for number in numbers(&secret) {
+            match stored(&secret, number) {
+                Ok(stored) => drop(all.insert(number, stored)),
+                Err(what) => damages.push((number, what)),
+            }
         }
-        Ok(Self { secret, all })
+        Self { secret, all, damages }
+    }
+
+    /// What a person has to repair.
+    pub(super) fn damages(&self) -> Vec<Error> {
+        let secret = self.secret.name_any();
+        let error = |(number, what): &(u32, &'static str)| Error::Damaged {
+            secret: secret.clone(),
+            number: *number,
+            what,
+        };
+        self.damages.iter().map(error).collect()
     }
 
     /// The Secret as it is to be written.
@@ -90,7 +107,7 @@ impl Authorities {
     /// # Errors
     /// [`Error::Issue`].
     pub(super) fn add(&mut self, now: OffsetDateTime, lifetime: time::Duration) -> Result<u32, Error> {
-        let number = self.all.last_key_value().map_or(1, |(number, _)| number.saturating_add(1));
+        let number = self.next_number().ok_or(Error::Numbers)?;
         let made = Authority::generate_for(&format!("{COMMON_NAME}-{number}"), now, lifetime)?;
         let certificate = made.certificate_pem().to_owned();
         let validity = Validity { issued: now, until: now + lifetime };
@@ -107,6 +124,9 @@ impl Authorities {
         for number in numbers {
             self.all.remove(number);
             self.secret.annotations_mut().remove(&format!("{TRUSTED_SINCE}{number}"));
+            for key in [format!("{number}.crt"), format!("{number}.key")] {
+                self.secret.data.get_or_insert_default().remove(&key);
+            }
         }
         self.render();
     }
@@ -158,17 +178,35 @@ impl Authorities {
         let pairs = self.all.iter().flat_map(|(number, stored)| {
             [(format!("{number}.crt"), stored.certificate.as_str()), (format!("{number}.key"), &*stored.key)]
         });
-        self.secret.data = secrets::data(pairs.chain([(BUNDLE.to_owned(), bundle.as_str())]));
+        let data = secrets::data(pairs.chain([(BUNDLE.to_owned(), bundle.as_str())]));
+        // What is damaged stays.
+        self.secret.data.get_or_insert_default().extend(data.unwrap_or_default());
+    }
+
+    /// A number that no authority has and none has had, as far as anything of it is left.
+    fn next_number(&self) -> Option<u32> {
+        let annotations = self.secret.annotations().keys();
+        let trusted = annotations.filter_map(|key| canonical(key.strip_prefix(TRUSTED_SINCE)?));
+        numbers(&self.secret).into_iter().chain(trusted).max().unwrap_or(0).checked_add(1)
     }
 }
 
-fn stored(name: &str, secret: &Secret, number: u32) -> Result<Stored, Error> {
-    let damaged = |what| Error::Damaged { secret: name.to_owned(), number, what };
+/// Numbers of authorities of which there is a certificate or a key.
+fn numbers(secret: &Secret) -> BTreeSet<u32> {
+    let keys = secret.data.iter().flatten().map(|(key, _)| key);
+    keys.filter_map(|key| canonical(key.strip_suffix(".crt").or_else(|| key.strip_suffix(".key"))?)).collect()
+}
+
+fn canonical(text: &str) -> Option<u32> {
+    text.parse::<u32>().ok().filter(|number| number.to_string() == text)
+}
+
+fn stored(secret: &Secret, number: u32) -> Result<Stored, &'static str> {
     let certificate = secrets::text(secret, &format!("{number}.crt")).to_owned();
     let key = secrets::text(secret, &format!("{number}.key")).to_owned();
-    let inspected = inspect(&certificate).ok_or_else(|| damaged("its certificate cannot be read"))?;
+    let inspected = inspect(&certificate).ok_or("its certificate cannot be read")?;
     if !is_key_of(&key, &certificate) {
-        return Err(damaged("its key does not belong to its certificate"));
+        return Err("its key does not belong to its certificate");
     }
     Ok(Stored { certificate, key, validity: inspected.validity })
 }

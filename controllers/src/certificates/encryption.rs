@@ -1,23 +1,26 @@
 //! The first encryption key of the API server's store. It is made once in the life of an installation, and never changed here.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Secret};
 use kube::{Api, ResourceExt};
 use repot_api::names::ENCRYPTION_KEY_MADE;
 
 use super::{EncryptionSecret, authorities::Authorities, error::Error, secrets};
 
+/// The Lease of API servers whose store is known, where nothing else is said to them.
+const HIGH_WATER_MARK: &str = "repot-high-water-mark";
 /// Key of the configuration in the Secret.
 const FILE: &str = "encryption-config.yaml";
 
-/// Makes the Secret, where neither it nor a record of an earlier one is there. The record is written first: where the process ends
-/// between the two, a person is asked instead of a second key being made. A record that is lost is written again as long as the key
-/// is there.
+/// Makes the Secret, where neither it nor a sign of an earlier one is there: a record on the Secret of authorities, or the Lease by which
+/// API servers know how new their store is. The record is written after the key, which is created and never replaced; one that is
+/// lost is written again as long as the key is there.
 ///
 /// # Errors
-/// [`Error::KeyGone`] where there was one, and those of requests.
+/// [`Error::KeyGone`] or [`Error::KeyOfEarlierStore`] where there was one, and those of requests.
 pub(super) async fn ensure(
     client: &Api<Secret>,
+    leases: &Api<Lease>,
     wanted: &EncryptionSecret,
     authorities: &mut Authorities,
 ) -> Result<(), Error> {
@@ -37,13 +40,16 @@ pub(super) async fn ensure(
     let text = new_key().map_err(Error::NewKey)?;
     let mut secret = secrets::new(name, "Opaque");
     secret.data = secrets::data([(FILE.to_owned(), text.as_str())]);
-    write_record(client, authorities, now()).await?;
+    let earlier = leases.get_opt(HIGH_WATER_MARK).await;
+    if earlier.map_err(Error::of("read", format!("Lease {HIGH_WATER_MARK}")))?.is_some() {
+        return Err(Error::KeyOfEarlierStore(name.clone(), HIGH_WATER_MARK));
+    }
     secrets::write(client, &secret).await?;
     tracing::info!(
         secret = name,
         "encryption key made; keep a copy: without it no stored object can be read"
     );
-    Ok(())
+    write_record(client, authorities, now()).await
 }
 
 async fn write_record(

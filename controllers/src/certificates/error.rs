@@ -18,7 +18,7 @@ pub enum Error {
     },
     /// A Secret of this name belongs to somebody else.
     #[error(
-        "Secret {0} exists and does not have the label app.kubernetes.io/managed-by=repot-certs; delete it, or use another name"
+        "Secret {0} exists and does not have the label app.kubernetes.io/managed-by=repot-certs; set the label if it was made by repot certs, else use another name"
     )]
     Foreign(String),
     /// The Secret of authorities holds something that is no authority.
@@ -33,6 +33,11 @@ pub enum Error {
         /// What is wrong.
         what: &'static str,
     },
+    /// No number is left for another authority.
+    #[error(
+        "authorities are numbered up to 4294967295, and that one is taken; remove its keys and annotations"
+    )]
+    Numbers,
     /// A certificate could not be issued.
     #[error(transparent)]
     Issue(#[from] repot_certs::Error),
@@ -49,6 +54,14 @@ pub enum Error {
         "Secret {0} with the encryption key was made at {1} and is gone: without it no stored object can be read, so no other one is made; put it back from a backup, or see docs/operate/certificates.md"
     )]
     KeyGone(String, String),
+    /// There is an installation whose encryption key is missing.
+    #[error(
+        "Secret {0} with the encryption key is missing, but Lease {1} says that there are stored objects; put the Secret back from a backup, or see docs/operate/certificates.md"
+    )]
+    KeyOfEarlierStore(String, &'static str),
+    /// A target did not answer in time.
+    #[error("{0} did not answer within {1} s")]
+    Silent(String, u64),
     /// No key could be made.
     #[error("failed to make an encryption key: {0}")]
     NewKey(String),

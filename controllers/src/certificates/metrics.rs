@@ -1,7 +1,8 @@
 //! Metrics of certificates.
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
-use repot_certs::rotation::{AuthorityState, CertificateState};
+use repot_certs::rotation::CertificateState;
+use time::OffsetDateTime;
 
 use crate::metrics::Metrics;
 
@@ -24,7 +25,7 @@ impl CertificateMetrics {
             ends: IntGaugeVec::new(
                 Opts::new(
                     "repot_certificate_not_after_timestamp_seconds",
-                    "When a certificate ends; of authorities the one that ends last.",
+                    "When a certificate ends; of authorities the one that signs.",
                 ),
                 &["secret", "kind"],
             )?,
@@ -63,11 +64,11 @@ impl CertificateMetrics {
     pub(super) fn set_ends(
         &self,
         secret: &str,
-        authorities: &[AuthorityState],
+        signer: Option<OffsetDateTime>,
         serving: &[CertificateState],
     ) {
-        if let Some(last) = authorities.iter().map(|authority| authority.validity.until).max() {
-            self.ends.with_label_values(&[secret, "authority"]).set(last.unix_timestamp());
+        if let Some(end) = signer {
+            self.ends.with_label_values(&[secret, "authority"]).set(end.unix_timestamp());
         }
         for certificate in serving {
             // One that cannot be used has ended.

@@ -29,6 +29,7 @@ mod tests;
 use std::time::Duration;
 
 use kube::Client;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 pub use self::{
@@ -76,7 +77,14 @@ pub struct Lifetimes {
     pub serving: Duration,
     /// How long a change of a Secret or a bundle may take to reach everybody.
     pub overlap: Duration,
+    /// Whether the overlap may be shorter than kubelets take to update a mounted Secret: for tests.
+    pub is_short_allowed: bool,
 }
+
+/// How long kubelets take to update a mounted Secret, and servers to read it.
+const LEAST_OVERLAP: Duration = Duration::from_secs(180);
+/// Longer is no certificate valid: times beyond cannot be written.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 impl Lifetimes {
     /// Whether an authority lives long enough to sign, and a certificate to be replaced in time.
@@ -94,6 +102,12 @@ impl Lifetimes {
             }
             Self { authority, serving, .. } if *serving > *authority / 6 => {
                 wrong("serving certificates may be valid for a sixth of the validity of authorities at most")
+            }
+            Self { overlap, is_short_allowed: false, .. } if *overlap < LEAST_OVERLAP => wrong(
+                "the overlap has to be three minutes at least: kubelets take so long to update mounted Secrets",
+            ),
+            Self { authority, .. } if *authority > LONGEST => {
+                wrong("authorities may be valid for 876000 hours at most")
             }
             _ => Ok(()),
         }
@@ -134,11 +148,10 @@ impl Keeper {
     pub async fn run(&self, readiness: &Readiness, stop: &CancellationToken) {
         let mut reported = None;
         let mut tick = tokio::time::interval(PERIOD);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
-            let Some(result) = stop.run_until_cancelled(tokio::time::timeout(PASS, self.pass())).await else {
-                return;
-            };
-            let failed = match result {
+            // A pass that has begun comes to its end: a write may be the first of two.
+            let failed = match tokio::time::timeout(PASS, self.pass()).await {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(crate::errors::causes(&error)),
                 Err(_) => Some(format!("a pass took more than {} s", PASS.as_secs())),

@@ -1,12 +1,18 @@
 //! One look at everything that is kept, and what follows from it.
 
-use k8s_openapi::api::core::v1::Secret;
+use std::time::Duration;
+
+use futures::future::join_all;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Secret};
 use kube::{Api, ResourceExt};
 use repot_api::names::ROTATE_CERTIFICATES;
-use repot_certs::rotation::{Next, decide};
+use repot_certs::rotation::{Circumstances, Next, decide};
 use time::OffsetDateTime;
 
-use super::{Keeper, authorities::Authorities, encryption, error::Error, secrets, serving::Serving};
+use super::{Keeper, Target, authorities::Authorities, encryption, error::Error, secrets, serving::Serving};
+
+/// How long one APIService or webhook configuration may take.
+const TARGET: Duration = Duration::from_secs(5);
 
 /// What was read.
 pub(super) struct Observed {
@@ -28,45 +34,73 @@ impl Keeper {
     /// All that failed.
     pub(super) async fn pass(&self) -> Result<(), Error> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.kept.namespace);
-        let mut observed = observe(&secrets, &self.kept).await?;
-        let mut errors = Vec::new();
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), &self.kept.namespace);
+        let (mut observed, mut errors) = observe(&secrets, &self.kept).await?;
         if let Some(wanted) = &self.encryption {
-            errors.extend(encryption::ensure(&secrets, wanted, &mut observed.authorities).await.err());
+            let ensured = encryption::ensure(&secrets, &leases, wanted, &mut observed.authorities).await;
+            errors.extend(ensured.err());
         }
         // Where others issue the certificates, the key is all there is to do.
         if !self.kept.serving.is_empty() {
-            errors.extend(self.rotate(&secrets, &mut observed).await.err());
+            self.rotate(&secrets, &mut observed, &mut errors).await;
         }
         Error::all(errors)
     }
 
-    /// Authorities, certificates and bundles.
-    async fn rotate(&self, secrets: &Api<Secret>, observed: &mut Observed) -> Result<(), Error> {
-        let mut next = self.decide(observed);
+    /// Authorities, bundles and certificates, in this order: nobody is to meet a certificate before the bundle that covers it.
+    async fn rotate(&self, secrets: &Api<Secret>, observed: &mut Observed, errors: &mut Vec<Error>) {
+        let mut next = self.decide(observed, true);
         if next.make_authority {
-            let number = observed.authorities.add(now(), lifetime(self.lifetimes.authority))?;
-            self.store(secrets, &mut observed.authorities).await?;
-            self.metrics.count_renewal(&self.kept.authorities);
-            tracing::info!(number, "authority made");
-            next = self.decide(observed);
+            errors.extend(self.make_authority(secrets, observed).await.err());
+            next = self.decide(observed, true);
         }
-        let mut errors = self.sign(secrets, observed, &next).await;
-        if !next.remove.is_empty() && errors.is_empty() {
-            observed.authorities.remove(&next.remove);
-            self.store(secrets, &mut observed.authorities).await?;
-            tracing::info!(numbers = ?next.remove, "authorities removed, which nothing is signed by any more");
+        let unpublished = self.publish(secrets, observed, next.is_settled).await;
+        next = self.decide(observed, unpublished.is_empty());
+        errors.extend(unpublished);
+        let unsigned = self.sign(secrets, observed, &next).await;
+        if !next.remove.is_empty() && unsigned.is_empty() {
+            errors.extend(self.remove(secrets, observed, &next.remove).await.err());
         }
-        errors.extend(self.publish(secrets, observed, next.is_settled).await);
-        self.report(observed);
-        Error::all(errors)
+        errors.extend(unsigned);
+        self.report(observed, next.signer);
     }
 
-    fn decide(&self, observed: &Observed) -> Next {
+    fn decide(&self, observed: &Observed, is_published: bool) -> Next {
         let Observed { authorities, serving } = observed;
         let request = observed.request();
         let certificates: Vec<_> = serving.iter().map(|one| one.state(authorities, request)).collect();
-        let overlap = lifetime(self.lifetimes.overlap);
-        decide(&authorities.states(), &certificates, authorities.is_requested(), overlap, now())
+        let given = Circumstances {
+            is_requested: authorities.is_requested(),
+            is_published,
+            overlap: lifetime(self.lifetimes.overlap),
+            now: now(),
+        };
+        decide(&authorities.states(), &certificates, &given)
+    }
+
+    /// Adds one, where it could be stored.
+    async fn make_authority(&self, secrets: &Api<Secret>, observed: &mut Observed) -> Result<(), Error> {
+        let mut with_new = observed.authorities.clone();
+        let number = with_new.add(now(), lifetime(self.lifetimes.authority))?;
+        self.store(secrets, &mut with_new).await?;
+        observed.authorities = with_new;
+        self.metrics.count_renewal(&self.kept.authorities);
+        tracing::info!(number, "authority made");
+        Ok(())
+    }
+
+    async fn remove(
+        &self,
+        secrets: &Api<Secret>,
+        observed: &mut Observed,
+        numbers: &[u32],
+    ) -> Result<(), Error> {
+        let mut without = observed.authorities.clone();
+        without.remove(numbers);
+        self.store(secrets, &mut without).await?;
+        observed.authorities = without;
+        tracing::info!(?numbers, "authorities removed, which nothing is signed by any more");
+        Ok(())
     }
 
     async fn store(&self, secrets: &Api<Secret>, authorities: &mut Authorities) -> Result<(), Error> {
@@ -112,10 +146,6 @@ impl Keeper {
     async fn publish(&self, secrets: &Api<Secret>, observed: &mut Observed, is_settled: bool) -> Vec<Error> {
         let bundle = observed.authorities.bundle();
         let mut errors = Vec::new();
-        for target in &self.kept.targets {
-            errors.extend(target.publish(&self.published, &bundle, is_settled).await.err());
-        }
-        self.metrics.set_unpublished(errors.len());
         for one in &mut observed.serving {
             let Some(secret) = one.with_bundle(&bundle) else { continue };
             match secrets::write(secrets, &secret).await {
@@ -123,32 +153,56 @@ impl Keeper {
                 Err(error) => errors.push(error),
             }
         }
-        if errors.is_empty() && observed.authorities.trust(now()) {
-            errors.extend(self.store(secrets, &mut observed.authorities).await.err());
+        let targets = self.kept.targets.iter().map(|target| self.publish_to(target, &bundle, is_settled));
+        let failed: Vec<Error> = join_all(targets).await.into_iter().filter_map(Result::err).collect();
+        self.metrics.set_unpublished(failed.len());
+        errors.extend(failed);
+        if errors.is_empty() {
+            let mut known = observed.authorities.clone();
+            if known.trust(now()) {
+                match self.store(secrets, &mut known).await {
+                    Ok(()) => observed.authorities = known,
+                    Err(error) => errors.push(error),
+                }
+            }
         }
         errors
     }
 
-    fn report(&self, observed: &Observed) {
+    /// One that does not answer must not hold up the others.
+    async fn publish_to(&self, target: &Target, bundle: &str, is_settled: bool) -> Result<(), Error> {
+        let published = target.publish(&self.published, bundle, is_settled);
+        let silent = |_| Error::Silent(target.to_string(), TARGET.as_secs());
+        tokio::time::timeout(TARGET, published).await.map_err(silent)?
+    }
+
+    fn report(&self, observed: &Observed, signer: Option<u32>) {
         let Observed { authorities, serving } = observed;
         let states: Vec<_> = serving.iter().map(|one| one.state(authorities, None)).collect();
-        self.metrics.set_ends(&self.kept.authorities, &authorities.states(), &states);
+        let end = signer.and_then(|number| authorities.until(number));
+        self.metrics.set_ends(&self.kept.authorities, end, &states);
     }
 }
 
-/// Reads all Secrets.
+/// Reads all Secrets; gives what of them cannot be used, too.
 ///
 /// # Errors
-/// Those of requests, [`Error::Foreign`] and [`Error::Damaged`].
-pub(super) async fn observe(secrets: &Api<Secret>, kept: &super::Kept) -> Result<Observed, Error> {
+/// Those that make all of it impossible.
+pub(super) async fn observe(
+    secrets: &Api<Secret>,
+    kept: &super::Kept,
+) -> Result<(Observed, Vec<Error>), Error> {
     let stored = secrets::read(secrets, &kept.authorities).await?;
-    let authorities = Authorities::read(&kept.authorities, stored)?;
+    let authorities = Authorities::read(&kept.authorities, stored);
+    let mut errors = authorities.damages();
     let mut serving = Vec::new();
     for wanted in &kept.serving {
-        let secret = secrets::read(secrets, &wanted.name).await?;
-        serving.push(Serving::new(wanted.clone(), secret));
+        match secrets::read(secrets, &wanted.name).await {
+            Ok(secret) => serving.push(Serving::new(wanted.clone(), secret)),
+            Err(error) => errors.push(error),
+        }
     }
-    Ok(Observed { authorities, serving })
+    Ok((Observed { authorities, serving }, errors))
 }
 
 /// Whole seconds, as certificates have them.

@@ -43,6 +43,17 @@ impl Kind {
     }
 }
 
+/// Whether an object has a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Published {
+    /// It has this one.
+    Exactly,
+    /// It has this one, and certificates of others behind it.
+    WithOthers,
+    /// It lacks a part of it.
+    No,
+}
+
 /// An object that has the bundle of authorities, written `KIND/NAME` with the kind in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -96,14 +107,18 @@ impl Target {
         Ok(())
     }
 
-    /// Whether the object has this bundle now, whatever else it has.
+    /// Whether the object has this bundle now.
     ///
     /// # Errors
     /// Those of requests, and [`Error::Target`].
-    pub(super) async fn is_published(&self, client: &Client, bundle: &str) -> Result<bool, Error> {
+    pub(super) async fn is_published(&self, client: &Client, bundle: &str) -> Result<Published, Error> {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &self.kind.resource());
         let object = api.get(&self.name).await.map_err(Error::of("read", self.to_string()))?;
-        Ok(self.changes(&object, bundle, false)?.is_empty())
+        if self.changes(&object, bundle, true)?.is_empty() {
+            return Ok(Published::Exactly);
+        }
+        let has_all = self.changes(&object, bundle, false)?.is_empty();
+        Ok(if has_all { Published::WithOthers } else { Published::No })
     }
 
     /// JSON pointers to what gets another bundle, each with its `caBundle`.
@@ -143,7 +158,7 @@ impl Target {
 /// A bundle, and behind it the certificates of another one that it lacks.
 pub(super) fn with_foreign(bundle: &str, present: &str) -> String {
     let mut all = bundle.to_owned();
-    let mut rest = present.get(..FOREIGN_BYTES.min(present.len())).unwrap_or_default();
+    let mut rest = &present[..present.floor_char_boundary(FOREIGN_BYTES)];
     while let Some(begin) = rest.find(BEGIN) {
         let Some(length) = rest[begin..].find(END) else { break };
         let (certificate, after) = rest[begin..].split_at(length + END.len());

@@ -1,5 +1,7 @@
 //! Secrets of serving certificates: `tls.crt`, `tls.key`, and `ca.crt` with the bundle of authorities.
 
+use std::{collections::BTreeSet, net::IpAddr};
+
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use repot_api::names::ROTATED_FOR;
@@ -13,7 +15,7 @@ use time::OffsetDateTime;
 use super::{ServingSecret, authorities::Authorities, error::Error, secrets};
 
 /// A serving certificate as it was read.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Serving {
     wanted: ServingSecret,
     secret: Option<Secret>,
@@ -21,7 +23,9 @@ pub(super) struct Serving {
 
 impl Serving {
     /// What is wanted, and the Secret if there is one.
-    pub(super) fn new(wanted: ServingSecret, secret: Option<Secret>) -> Self {
+    pub(super) fn new(mut wanted: ServingSecret, secret: Option<Secret>) -> Self {
+        let names: BTreeSet<String> = wanted.names.iter().map(|name| canonical(name)).collect();
+        wanted.names = names.into_iter().collect();
         Self { wanted, secret }
     }
 
@@ -33,10 +37,9 @@ impl Serving {
     /// What the rotation has to know; `request` is the last one for new certificates.
     pub(super) fn state(&self, authorities: &Authorities, request: Option<&String>) -> CertificateState {
         let certificate = self.text("tls.crt");
-        let mut names = self.wanted.names.clone();
-        names.sort_unstable();
-        let usable = inspect(certificate)
-            .filter(|inspected| inspected.names == names && is_key_of(self.text("tls.key"), certificate));
+        let usable = inspect(certificate).filter(|inspected| {
+            inspected.names == self.wanted.names && is_key_of(self.text("tls.key"), certificate)
+        });
         let done = self.secret.as_ref().and_then(|secret| secret.annotations().get(ROTATED_FOR));
         CertificateState {
             name: self.wanted.name.clone(),
@@ -89,5 +92,13 @@ impl Serving {
 
     fn text(&self, key: &str) -> &str {
         self.secret.as_ref().map(|secret| secrets::text(secret, key)).unwrap_or_default()
+    }
+}
+
+/// A name as it is read from a certificate.
+fn canonical(name: &str) -> String {
+    match name.parse::<IpAddr>() {
+        Ok(address) => address.to_string(),
+        Err(_) => name.to_ascii_lowercase(),
     }
 }

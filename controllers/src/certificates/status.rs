@@ -11,7 +11,7 @@ use super::{
     Kept,
     error::Error,
     pass::{Observed, now, observe},
-    published::Target,
+    published::{Published, Target},
 };
 
 /// The certificates of an installation, and who has their bundle.
@@ -30,7 +30,7 @@ pub struct Status {
 pub struct CertificateStatus {
     /// Name of its Secret; of authorities with their number.
     pub name: String,
-    /// What it is: `authority` or `serving`.
+    /// What it is: `authority`, `serving`, or `secret` for one that cannot be used.
     pub kind: &'static str,
     /// Number of the authority that has signed it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,6 +47,9 @@ pub struct CertificateStatus {
     /// What is wrong with it; absent where nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// What is under way; absent where nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// An APIService or a webhook configuration.
@@ -58,6 +61,9 @@ pub struct TargetStatus {
     /// What is wrong with it; absent where nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// What is under way; absent where nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 impl Status {
@@ -75,28 +81,45 @@ impl Status {
 /// Those of requests for Secrets, [`Error::Foreign`] and [`Error::Damaged`].
 pub async fn status(client: &Client, published: &Client, kept: &Kept) -> Result<Status, Error> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), &kept.namespace);
-    let observed = observe(&secrets, kept).await?;
+    let (observed, damages) = observe(&secrets, kept).await?;
     let bundle = observed.authorities.bundle();
     let mut targets = Vec::new();
     for target in &kept.targets {
         targets.push(target_status(target, published, &bundle).await);
     }
-    if bundle.is_empty() && !kept.serving.is_empty() {
+    if bundle.is_empty() {
         // An empty bundle is in everything.
         for target in &mut targets {
             target.problem.get_or_insert_with(|| "there is no authority yet".to_owned());
         }
     }
-    Ok(Status { certificates: certificates(&kept.authorities, &observed, now()), targets })
+    let mut certificates = certificates(&kept.authorities, &observed, now());
+    certificates.extend(damages.iter().map(damage));
+    Ok(Status { certificates, targets })
 }
 
 async fn target_status(target: &Target, client: &Client, bundle: &str) -> TargetStatus {
-    let problem = match target.is_published(client, bundle).await {
-        Ok(true) => None,
-        Ok(false) => Some("it lacks an authority of the bundle".to_owned()),
-        Err(error) => Some(crate::errors::causes(&error)),
+    let (problem, note) = match target.is_published(client, bundle).await {
+        Ok(Published::Exactly) => (None, None),
+        Ok(Published::WithOthers) => (None, Some("it has authorities of others, too".to_owned())),
+        Ok(Published::No) => (Some("it lacks an authority of the bundle".to_owned()), None),
+        Err(error) => (Some(crate::errors::causes(&error)), None),
     };
-    TargetStatus { name: target.to_string(), problem }
+    TargetStatus { name: target.to_string(), problem, note }
+}
+
+/// A Secret that cannot be used.
+fn damage(error: &Error) -> CertificateStatus {
+    CertificateStatus {
+        name: "-".to_owned(),
+        kind: "secret",
+        signed_by: None,
+        issued: None,
+        renewal: None,
+        expires: None,
+        problem: Some(error.to_string()),
+        note: None,
+    }
 }
 
 fn certificates(secret: &str, observed: &Observed, now: OffsetDateTime) -> Vec<CertificateStatus> {
@@ -106,19 +129,25 @@ fn certificates(secret: &str, observed: &Observed, now: OffsetDateTime) -> Vec<C
         with_validity(name, "authority", None, Some(authority.validity), now)
     });
     let of_serving = serving.iter().map(|one| {
-        let state = one.state(authorities, None);
+        let state = one.state(authorities, observed.request());
+        let note = state.is_requested.then(|| "a new one is asked for".to_owned());
         let mut status = with_validity(state.name, "serving", state.signer, state.validity, now);
+        status.note = note;
         if state.signer.is_none() && status.problem.is_none() {
             status.problem = Some("none of the authorities has signed it".to_owned());
         }
         status
     });
     let mut all: Vec<CertificateStatus> = of_authority.chain(of_serving).collect();
-    // Older ones may end: nothing is signed by them.
-    let newest = authorities.states().iter().map(|authority| authority.number).max();
-    let newest = newest.map(|number| format!("{secret}/{number}"));
-    for status in all.iter_mut().filter(|one| one.kind == "authority" && Some(&one.name) != newest.as_ref()) {
-        status.problem = None;
+    // Older ones may end, where nothing is signed by them any more.
+    let signer = serving.iter().filter_map(|one| one.state(authorities, None).signer).min();
+    for (status, authority) in all.iter_mut().zip(authorities.states()) {
+        if signer.is_some_and(|signer| authority.number < signer) {
+            status.problem = None;
+        }
+        if authority.trusted_since.is_none() {
+            status.note = Some("not trusted by all yet".to_owned());
+        }
     }
     all
 }
@@ -135,7 +164,7 @@ fn with_validity(
     };
     let problem = match validity {
         None => Some("it is missing, or it is for other names, or its key is that of another one"),
-        Some(validity) if !validity.holds(now) => Some("it has ended"),
+        Some(validity) if !validity.holds(now) => Some("it is not valid now"),
         Some(validity) if validity.renewal() + (validity.until - validity.renewal()) / 2 < now => {
             Some("it should have been replaced by now")
         }
@@ -149,5 +178,6 @@ fn with_validity(
         renewal: validity.and_then(|validity| text(validity.renewal())),
         expires: validity.and_then(|validity| text(validity.until)),
         problem: problem.map(str::to_owned),
+        note: None,
     }
 }

@@ -12,7 +12,7 @@ use super::{
 const LIFE: Duration = Duration::days(900);
 
 fn authorities() -> Authorities {
-    let mut authorities = Authorities::read("repot-authorities", None).expect("none yet");
+    let mut authorities = Authorities::read("repot-authorities", None);
     authorities.add(now(), LIFE).expect("an authority");
     authorities
 }
@@ -35,7 +35,7 @@ fn authorities_are_read_as_they_were_written() {
     let mut written = authorities();
     assert!(written.trust(now()) && !written.trust(now()));
     written.add(now(), LIFE).expect("a second authority");
-    let read = Authorities::read("repot-authorities", Some(stored(written.secret()))).expect("readable");
+    let read = Authorities::read("repot-authorities", Some(stored(written.secret())));
     assert_eq!(read.states(), written.states());
     assert_eq!(
         read.states().iter().map(|one| one.trusted_since.is_some()).collect::<Vec<_>>(),
@@ -51,9 +51,18 @@ fn authority_with_the_key_of_another_is_refused_and_no_key_is_printed() {
     let mut secret = stored(one.secret());
     let key = stored(other.secret()).data.expect("data")["1.key"].clone();
     secret.data.as_mut().expect("data").insert("1.key".to_owned(), key);
-    let error = Authorities::read("repot-authorities", Some(secret)).expect_err("damaged").to_string();
-    assert!(error.contains("authority 1 in Secret repot-authorities is damaged: its key"), "{error}");
-    assert!(!format!("{one:?}").contains("PRIVATE KEY"));
+    let mut damaged = Authorities::read("repot-authorities", Some(secret));
+    let errors = damaged.damages();
+    assert!(
+        errors[0].to_string().contains("authority 1 in Secret repot-authorities is damaged: its key"),
+        "{errors:?}"
+    );
+    // It keeps its number and its data, and another one may be made.
+    assert_eq!(damaged.add(now(), LIFE).expect("another one"), 2);
+    assert!(damaged.secret().data.as_ref().expect("data").contains_key("1.crt"));
+    let key = &one.secret().data.as_ref().expect("data")["1.key"];
+    let printed = format!("{one:?}");
+    assert!(!printed.contains("PRIVATE KEY") && !printed.contains(&format!("{:?}", &key.0[30..40])[1..30]));
 }
 
 #[test]
@@ -138,9 +147,32 @@ fn validities_that_leave_no_time_to_replace_are_refused() {
         authority: hours(authority),
         serving: hours(serving),
         overlap: hours(overlap),
+        is_short_allowed: false,
     };
     lifetimes(43_800, 2160, 1).check().expect("the defaults");
     for wrong in [lifetimes(100, 0, 0), lifetimes(100, 10, 2), lifetimes(50, 10, 1)] {
         assert!(wrong.check().is_err(), "{wrong:?}");
     }
+}
+
+#[test]
+fn number_of_an_authority_of_which_a_trace_is_left_is_not_given_again() {
+    let mut authorities = authorities();
+    authorities.trust(now());
+    let mut secret = stored(authorities.secret());
+    secret.data = None;
+    let mut read = Authorities::read("repot-authorities", Some(secret));
+    assert_eq!(read.add(now(), LIFE).expect("another one"), 2);
+    assert_eq!(read.states()[0].trusted_since, None);
+}
+
+#[test]
+fn addresses_are_compared_as_certificates_write_them() {
+    let authorities = authorities();
+    let signer = authorities.signer(1).expect("readable").expect("there");
+    let names = ["2001:DB8::1", "Name.example", "name.example"].map(str::to_owned).to_vec();
+    let wanted = ServingSecret { name: "tls".to_owned(), names };
+    let signed = Serving::new(wanted.clone(), None).sign(&signer, None, now(), Duration::days(90));
+    let state = Serving::new(wanted, Some(signed.expect("signed"))).state(&authorities, None);
+    assert!(state.validity.is_some());
 }

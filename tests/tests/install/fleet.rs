@@ -14,11 +14,12 @@ const API: &str = "v1alpha1.core.gardener.cloud";
 const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Delays that are short but longer than kube-apiserver takes to see that a Pod ends.
-const VALUES: [&str; 4] = [
+const VALUES: [&str; 5] = [
     "--set=storage.type=etcd",
     "--set=apiserver.watchTerminationSeconds=2",
     "--set=apiserver.shutdownDelaySeconds=5",
     "--set=certificates.overlap=15s",
+    "--set=certs.extraArgs={--allow-short-overlap}",
 ];
 
 #[test]
