@@ -19,6 +19,7 @@ on_every_backend! {
     notices_an_altered_record_behind_a_kept_head
     an_unreadable_object_ends_only_what_touches_it
     reads_with_old_keys_and_rewraps_on_update
+    damage_is_counted_by_the_part_that_is_damaged
 }
 
 async fn open(lab: &Lab) -> (Arc<dyn Backend>, Store) {
@@ -72,6 +73,33 @@ async fn notices_every_altered_byte_of_a_record(lab: &Lab) {
     put(&*backend, &path, good).await;
     let object = store.get(&key).await.unwrap().unwrap();
     assert!(store.payload_bytes(&object).await.unwrap() == mk_machines(1, 300));
+    store.close().await;
+}
+
+/// How often damage of a part was met.
+fn damage(store: &Store, part: &str) -> f64 {
+    let families = store.collectors().iter().flat_map(|one| one.collect()).collect::<Vec<_>>();
+    let family = families.iter().find(|family| family.name() == "repot_storage_damage_found_total").unwrap();
+    let of_part = |labels: &[prometheus::proto::LabelPair]| labels.iter().any(|label| label.value() == part);
+    let metric = family.get_metric().iter().find(|metric| of_part(metric.get_label())).unwrap();
+    metric.get_counter().get_value()
+}
+
+async fn damage_is_counted_by_the_part_that_is_damaged(lab: &Lab) {
+    let (backend, store) = open(lab).await;
+    let (key, uid) = (mk_key("a"), Uuid::from_u128(1));
+    store.create(&key, mk_draft(uid, "a", vec![mk_noise(1, 70_000)])).await.unwrap();
+    store.get(&mk_key("b")).await.unwrap();
+    read(&store, &key).await.unwrap();
+    assert_eq!((damage(&store, "record"), damage(&store, "payload")), (0.0, 0.0), "all is well");
+    let [(path, good)] = &chunks(&*backend, uid).await[..] else { panic!("one chunk") };
+    put(&*backend, path, flipped(good, good.len() / 2, 0)).await;
+    read(&store, &key).await.unwrap_err();
+    assert_eq!((damage(&store, "record"), damage(&store, "payload")), (0.0, 2.0), "read in two ways");
+    let (path, good) = record(&*backend, "a").await;
+    put(&*backend, &path, flipped(&good, good.len() - 1, 0)).await;
+    store.get(&key).await.unwrap_err();
+    assert_eq!((damage(&store, "record"), damage(&store, "payload")), (1.0, 2.0));
     store.close().await;
 }
 
