@@ -25,6 +25,7 @@ const FOREIGN: &[&str] = &[
     "millis",
     "name",
     "nocapture",
+    "multi-arch",
     "overwrite",
     "past",
     "quick",

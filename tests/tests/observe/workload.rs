@@ -56,6 +56,8 @@ async fn read(world: &World) -> Result<()> {
         api.get(&states).await?;
         api.put(&format!("{states}/alpha"), &state).await?;
         api.patch(&format!("{states}/alpha"), "application/merge-patch+json", &label).await?;
+        // A rule refuses it: it is not confirmed.
+        api.delete(&format!("{states}/alpha")).await?;
         sleep(PAUSE).await;
     }
 }
