@@ -12,9 +12,6 @@
 {{- end }}
 {{ include "chart.apiserverFlags" . }}
 {{ include "repot.storageFlags" . }}
-{{- with .Values.tracing.config }}
-- --tracing-config-file=/etc/repot/config/tracing.yaml
-{{- end }}
 {{- with .Values.apiserver.audit }}
 {{- if .logPath }}
 - {{ printf "--audit-log-path=%s" .logPath | quote }}
@@ -54,7 +51,6 @@
 {{/* Files of the API server that are no secrets: data of its ConfigMap, or nothing. */}}
 {{- define "repot.apiserverFiles" -}}
 {{- $files := dict }}
-{{- with .Values.tracing.config }}{{ $_ := set $files "tracing.yaml" (toYaml .) }}{{ end }}
 {{- with .Values.apiserver.audit }}
 {{- if and .logPath .policy }}{{ $_ := set $files "audit.yaml" (toYaml .policy) }}{{ end }}
 {{- end }}
