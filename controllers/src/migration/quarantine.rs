@@ -200,16 +200,19 @@ fn first_line(text: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt};
+    use std::fs;
 
     use super::*;
 
-    /// A shell script as a command, and its directory.
+    /// A shell script as a command, and its directory. Another process writes it: a file that this one has open for writing is also
+    /// open in whatever another test starts just then, and cannot be run as long as it is.
     fn command(script: &str) -> (tempfile::TempDir, QuarantineCommand) {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("command");
-        fs::write(&path, format!("#!/bin/sh\ncd {}\n{script}\n", dir.path().display())).expect("a script");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("an executable");
+        let text = format!("#!/bin/sh\ncd {}\n{script}\n", dir.path().display());
+        let write = ["-c", "printf %s \"$1\" >\"$0\" && chmod 700 \"$0\""];
+        let written = std::process::Command::new("sh").args(write).arg(&path).arg(text).status();
+        assert!(written.expect("a shell").success(), "the script is not written");
         (dir, QuarantineCommand::new(path))
     }
 

@@ -114,7 +114,11 @@ async fn looking_after_chunks_does_not_read_them() {
         let (garbage, report) = cost(&spy, "collect, one write was given up", store.collect()).await;
         assert_eq!(garbage.loaded().0, 0, "no chunk is read");
         assert!(garbage.loaded().1 < 100_000, "manifests are");
-        if report.unwrap().removed > 3 * OBJECT_MIB {
+        // Where content is cut depends on a random key, and so does how many chunks there are: each has at most 1 MiB. That none is left
+        // is what `fsck` says below.
+        let removed = report.unwrap().removed;
+        if removed > 0 {
+            assert!(removed >= OBJECT_MIB, "{removed} chunks");
             break;
         }
         assert!(begin.elapsed() < PATIENCE);
