@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use axum::body::Body;
-use http::{HeaderMap, Method, Request};
+use http::{HeaderMap, Method, Request, Version};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::{
@@ -88,6 +88,8 @@ pub struct Notes {
 pub struct Call {
     /// HTTP method of the request.
     pub method: Method,
+    /// Version of HTTP in which it came.
+    pub version: Version,
     /// What it is about.
     pub info: RequestInfo,
     /// Query parameters of the request's URI.
@@ -120,6 +122,8 @@ pub struct Call {
     pub trail: Option<Trail>,
     /// A stop waits for it, as long as it is there.
     pub being_answered: Option<TaskTrackerToken>,
+    /// What is traced of it; disabled where it is not traced.
+    pub span: tracing::Span,
 }
 
 impl Call {
@@ -138,6 +142,7 @@ impl Call {
         let uri = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
         Ok(Self {
             method: parts.method,
+            version: parts.version,
             info,
             query,
             headers: parts.headers,
@@ -154,6 +159,7 @@ impl Call {
             annotations: BTreeMap::new(),
             trail: None,
             being_answered: None,
+            span: tracing::Span::none(),
         })
     }
 

@@ -5,7 +5,9 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use axum::body::Body;
 use futures::FutureExt;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use repot_telemetry::{profile, request};
 use tokio::time::Instant;
+use tracing::{Instrument, Span};
 
 use crate::{
     answer::{self, Followed, Limit},
@@ -16,7 +18,7 @@ use crate::{
     early_response, endpoints,
     filters::{audit, authorization::PROBES, client_certificate::Peer, connection, deadline},
     metrics::Labels,
-    pretty, protobuf,
+    pretty, protobuf, request_span,
     resource::Resource,
     server::{Limits, Server},
     shares::Flow,
@@ -60,6 +62,7 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
     let (stage, answered) = match answered {
         Ok(answered) => (Stage::ResponseComplete, answered),
         Err(_) => {
+            profile::caught();
             tracing::error!(audit_id = %call.audit_id, "request panicked");
             (Stage::Panic, Err(Status::internal("the server panicked; see its log")))
         }
@@ -81,6 +84,7 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
     let mut response = form(&server, &call, response, failure.is_some()).await;
     wire::warn(&mut response, &call.notes.lock().warnings);
     head(&server, &call, &mut response);
+    request::answered(&call.span, code);
     server.metrics.answered(&labels, code.as_u16());
     audit::record(&call, code.as_u16(), call.began.elapsed());
     let trail = match code {
@@ -97,6 +101,10 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
     let response = early_response::gather(response).await;
     let response = hold(response, completion.as_ref()).await;
     call.shed();
+    if call.info.long_running() {
+        // A trace is of use when it is over: not hours later.
+        call.span = Span::none();
+    }
     // Not kept for as long as the answer: the last piece of an answer is dropped while h2 holds the lock of the connection, and a
     // body that is dropped takes the same lock.
     drop(std::mem::take(call.body.get_mut()));
@@ -104,6 +112,7 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
     let producing = (std::mem::take(&mut call.held), serving);
     answer::follow(response, limit, producing, move |sent| {
         server.metrics.sent(&labels, sent, call.began.elapsed());
+        request::sent(&call.span, sent.bytes);
         // Memory is given back when the last byte is sent and the last event is written.
         let held = (call, busy);
         match completion {
@@ -134,7 +143,8 @@ fn limit(call: &Call, known: bool, limits: &Limits) -> Limit {
 
 /// The layers that may refuse, and the endpoint behind them.
 async fn answer(server: &Server, call: &mut Call) -> Result<Response<Body>, Status> {
-    let time = deadline::of(&call.query, server.limits.request_timeout)?;
+    let time =
+        deadline::of(&call.query, server.limits.request_timeout)? + endpoints::profiling::time_beside(call);
     let watched_to_the_end = PROBES.iter().any(|path| call.info.path.starts_with(path));
     if !watched_to_the_end && call.info.path != "/metrics" {
         server.health.accepting()?;
@@ -145,18 +155,27 @@ async fn answer(server: &Server, call: &mut Call) -> Result<Response<Body>, Stat
     }
     let guarded = async {
         call.user = server.authenticator.authenticate(&call.peer, &mut call.headers).await?;
-        let resource = call.info.target.as_ref().and_then(|target| server.resource(target));
-        call.trail = begin_trail(server, call, resource).await?;
-        count_connection(server, call)?;
-        no_impersonation(call)?;
-        call.held.extend(server.overload.admit(&call.user, &call.info)?);
-        let allowed = server.authorizer.authorize(&call.user, &call.info).await;
-        call.note_decision(&allowed);
-        allowed?;
-        endpoints::dispatch(server, call).await
+        // Not earlier: not every client may decide that its request is traced.
+        call.span = request_span::begin(server, call);
+        let span = call.span.clone();
+        authenticated(server, call).instrument(span).await
     };
     // A watch answers at once and then goes on; what bounds it is its own timeoutSeconds.
     tokio::time::timeout(time, guarded).await.unwrap_or_else(|_| Err(deadline::passed()))
+}
+
+/// What a request passes whose user is known.
+async fn authenticated(server: &Server, call: &mut Call) -> Result<Response<Body>, Status> {
+    let resource = call.info.target.as_ref().and_then(|target| server.resource(target));
+    call.trail = begin_trail(server, call, resource).await?;
+    count_connection(server, call)?;
+    no_impersonation(call)?;
+    call.held.extend(server.overload.admit(&call.user, &call.info)?);
+    let authorizing = server.authorizer.authorize(&call.user, &call.info);
+    let allowed = authorizing.instrument(tracing::trace_span!("authorization")).await;
+    call.note_decision(&allowed);
+    allowed?;
+    endpoints::dispatch(server, call).await
 }
 
 /// Counts the connection for whoever has shown who it is on it first, and ends it where that user has its share. Probes are answered

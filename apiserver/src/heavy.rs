@@ -15,6 +15,7 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
+use repot_telemetry::profile;
 use tokio::sync::oneshot;
 
 use self::turns::{Turn, Turns};
@@ -191,7 +192,9 @@ impl Shared {
             last = Some(turn);
             let Some(job) = waiting.lock().take() else { continue };
             // The panic hook has written it to the log, and the request learns of it as its channel closes.
-            let _ = catch_unwind(AssertUnwindSafe(job));
+            if catch_unwind(AssertUnwindSafe(job)).is_err() {
+                profile::caught();
+            }
         }
     }
 

@@ -29,6 +29,7 @@ pub mod orphans;
 pub mod pretty;
 mod protobuf;
 pub mod registry;
+mod request_span;
 pub mod resource;
 pub mod server;
 pub mod shares;

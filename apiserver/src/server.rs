@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::RwLock;
 use repot_apimachinery::openapi::GroupVersion;
 use repot_storage::{Keyring, Scope, Spool, Store};
+use repot_telemetry::{RequestSampler, profile::CpuProfiler};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -128,6 +129,8 @@ pub struct Server {
     pub(crate) watches_end: CancellationToken,
     pub(crate) watching: Watching,
     pub(crate) auditor: Auditor,
+    pub(crate) sampler: RequestSampler,
+    pub(crate) profiler: Option<CpuProfiler>,
     /// Requests that a stop waits for.
     pub(crate) requests: TaskTracker,
 }
@@ -152,6 +155,10 @@ pub struct Parts {
     pub spool: Spool,
     /// Records requests in the audit log.
     pub auditor: Auditor,
+    /// Decides which requests are traced.
+    pub sampler: RequestSampler,
+    /// Whether CPU profiles may be taken.
+    pub profiling: bool,
     /// Whether the authentication configuration is known yet.
     pub trust_loaded: Option<tokio::sync::watch::Receiver<bool>>,
     /// Why this server may not serve what another one serves too, if so.
@@ -193,6 +200,8 @@ impl Server {
             watches_end: CancellationToken::new(),
             watching,
             auditor: parts.auditor,
+            sampler: parts.sampler,
+            profiler: parts.profiling.then(CpuProfiler::new),
             requests: TaskTracker::new(),
         })
     }

@@ -223,6 +223,11 @@ impl Status {
         Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(&GroupResource::default(), "")
     }
 
+    /// There is nothing at a path that a client may expect to exist, and why.
+    pub(crate) fn not_offered(why: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "NotFound", why).about(&GroupResource::default(), "")
+    }
+
     pub(crate) fn method_not_allowed(what: &str) -> Self {
         let message = format!("{what} is not supported on this resource");
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
@@ -311,6 +316,11 @@ impl Status {
     pub(crate) fn too_many_requests() -> Self {
         let message = "Too many requests, please try again later.";
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(1)
+    }
+
+    /// What was asked for is being done for somebody else.
+    pub(crate) fn retry_later(message: impl Into<String>, retry_after: u32) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(retry_after)
     }
 
     /// Work on a large body did not have its turn in time, and has not begun.

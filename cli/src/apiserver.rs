@@ -31,6 +31,7 @@ use crate::{
     run,
     serving::{self, duration},
     store,
+    traces::{Traces, TracingFlags},
 };
 
 /// Serve ShootState behind a kube-apiserver, as an aggregated API.
@@ -146,6 +147,18 @@ pub struct Flags {
     serving: serving::ServingFlags,
     #[command(flatten)]
     audit: crate::audit::AuditFlags,
+    #[command(flatten)]
+    tracing: TracingFlags,
+    /// Whether CPU profiles may be taken at /debug/pprof/ by whom authorization lets get this path
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    profiling: bool,
+}
+
+impl Flags {
+    /// Flags that say what is traced.
+    pub fn tracing(&self) -> &TracingFlags {
+        &self.tracing
+    }
 }
 
 /// As [`registry::Serve`], for the command line.
@@ -179,8 +192,9 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 /// Runs until a signal.
-pub async fn run(flags: Flags) -> anyhow::Result<()> {
+pub async fn run(flags: Flags, traces: Traces) -> anyhow::Result<()> {
     let stop = run::stop_on_signals()?;
+    let traces = traces.start()?;
     // Bound first, so that a taken port is told before anything is waited for.
     let address = SocketAddr::new(flags.bind_address, flags.secure_port);
     let listener = listen::bind(address).await.with_context(|| format!("failed to listen on {address}"))?;
@@ -233,12 +247,15 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         spool,
         trust_loaded,
         group_conflict,
+        sampler: traces.sampler(),
+        profiling: flags.profiling,
     };
     let host =
         if flags.bind_address.is_unspecified() { "127.0.0.1".into() } else { flags.bind_address.to_string() };
     let served =
         run::serve(run::Api { listener, tls, parts, shutdown: flags.serving.shutdown(), host }, stop).await;
     end.cancel();
+    traces.end().await;
     served
 }
 

@@ -20,6 +20,7 @@ use repot_storage::{
     backend::embedded::{Embedded, Options},
     keyring::Follow,
 };
+use repot_telemetry::RequestSampler;
 use repot_webhook::{
     facts::{Serve, World},
     listen as webhook_listen, server as webhook_server,
@@ -103,6 +104,8 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
             ..Limits::default()
         },
         auditor: Auditor::off(),
+        sampler: RequestSampler::off(),
+        profiling: true,
         spool,
         trust_loaded: None,
         group_conflict: None,

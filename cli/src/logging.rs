@@ -3,7 +3,8 @@
 use std::io::IsTerminal;
 
 use clap::{Args, ValueEnum};
-use tracing_subscriber::EnvFilter;
+use repot_telemetry::TraceLayer;
+use tracing_subscriber::{EnvFilter, Layer, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 /// Flags for what is logged, and in which form.
 #[derive(Args)]
@@ -29,8 +30,8 @@ enum Format {
     Json,
 }
 
-/// Installs the subscriber of the process.
-pub fn install(flags: &Flags) {
+/// Installs the subscriber of the process. `traces`: what exports spans, which logs are not changed by.
+pub fn install(flags: &Flags, traces: Option<TraceLayer>) {
     let terminal = std::io::stderr().is_terminal();
     let filter = EnvFilter::try_new(&flags.log_level).unwrap_or_else(|error| {
         eprintln!("repot: --log-level: {error}; logging at info");
@@ -41,10 +42,19 @@ pub fn install(flags: &Flags) {
         Ok(directive) => filter.add_directive(directive),
         Err(_) => filter,
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match flags.log_format {
-        Format::Json => builder.json().flatten_event(true).init(),
-        Format::Auto if !terminal => builder.json().flatten_event(true).init(),
-        Format::Auto | Format::Human => builder.with_ansi(terminal).init(),
+    let json = match flags.log_format {
+        Format::Json => true,
+        Format::Auto => !terminal,
+        Format::Human => false,
+    };
+    if let Some(traces) = traces {
+        let lines = fmt::layer().with_writer(std::io::stderr);
+        let lines =
+            if json { lines.json().flatten_event(true).boxed() } else { lines.with_ansi(terminal).boxed() };
+        // The filter is for log lines alone: with --log-level=warn all traces are still exported.
+        tracing_subscriber::registry().with(traces).with(lines.with_filter(filter)).init();
+        return;
     }
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if json { lines.json().flatten_event(true).init() } else { lines.with_ansi(terminal).init() }
 }

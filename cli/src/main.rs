@@ -23,6 +23,7 @@ mod serving;
 mod snapshots;
 mod storage;
 mod store;
+mod traces;
 mod watchdog_proxy;
 mod webhook;
 
@@ -58,13 +59,31 @@ enum Role {
     Example(example::Flags),
 }
 
+impl Role {
+    /// What is traced, and the layer that traces it.
+    fn traces(&self) -> anyhow::Result<(traces::Traces, Option<repot_telemetry::TraceLayer>)> {
+        match self {
+            Self::Apiserver(flags) => flags.tracing().read("repot-apiserver"),
+            Self::Webhook(flags) => flags.tracing().read("repot-webhook"),
+            _ => Ok((traces::Traces::default(), None)),
+        }
+    }
+}
+
 fn main() -> ExitCode {
     // Bad usage ends in here with exit code 2.
     let cli = Cli::parse();
     if matches!(cli.role, Role::Dev(_) | Role::Apiserver(_)) {
         allocator::give_large_buffers_back();
     }
-    logging::install(&cli.logging);
+    let (traces, layer) = match cli.role.traces() {
+        Ok(read) => read,
+        Err(error) => {
+            eprintln!("repot: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    logging::install(&cli.logging, layer);
     let role = match cli.role {
         Role::EtcdAgent(flags) => match flags.inner() {
             // The thread that starts etcd has to live as long as etcd does.
@@ -77,9 +96,9 @@ fn main() -> ExitCode {
     let result = run::block_on(async {
         match role {
             Role::Dev(flags) => dev::run(flags).await.map(|()| ExitCode::SUCCESS),
-            Role::Apiserver(flags) => apiserver::run(*flags).await.map(|()| ExitCode::SUCCESS),
+            Role::Apiserver(flags) => apiserver::run(*flags, traces).await.map(|()| ExitCode::SUCCESS),
             Role::Storage(flags) => storage::run(flags).await.map(|()| ExitCode::SUCCESS),
-            Role::Webhook(flags) => webhook::run(*flags).await.map(|()| ExitCode::SUCCESS),
+            Role::Webhook(flags) => webhook::run(*flags, traces).await.map(|()| ExitCode::SUCCESS),
             Role::Preflight(flags) => preflight::run(flags).await,
             Role::Snapshots(flags) => snapshots::run(flags).await,
             Role::EtcdAgent(flags) => etcd_agent::run(*flags).await,

@@ -23,7 +23,11 @@ use repot_webhook::{
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{run, serving::duration};
+use crate::{
+    run,
+    serving::duration,
+    traces::{Traces, TracingFlags},
+};
 
 const POLL: Duration = Duration::from_millis(50);
 /// Users that are controllers unless a flag says otherwise.
@@ -53,6 +57,8 @@ pub struct Flags {
     client_ca_file: Option<PathBuf>,
 
     #[command(flatten)]
+    tracing: TracingFlags,
+    #[command(flatten)]
     facts: FactsFlags,
     /// Which kinds the cluster has
     #[arg(long, value_enum, default_value_t = Where::Garden, value_name = "WHERE")]
@@ -78,6 +84,13 @@ pub struct Flags {
     /// Print the catalogue of rules as Markdown, and end
     #[arg(long, conflicts_with = "print_manifests")]
     print_rules: bool,
+}
+
+impl Flags {
+    /// Flags that say what is traced.
+    pub fn tracing(&self) -> &TracingFlags {
+        &self.tracing
+    }
 }
 
 /// Where facts come from, and what an operator decided.
@@ -165,7 +178,7 @@ pub fn default_settings() -> Settings {
 }
 
 /// Runs until a signal.
-pub async fn run(flags: Flags) -> anyhow::Result<()> {
+pub async fn run(flags: Flags, traces: Traces) -> anyhow::Result<()> {
     if flags.print_manifests || flags.print_rules {
         return print(&flags);
     }
@@ -186,9 +199,10 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let end = CancellationToken::new();
     let world = flags.facts.world(flags.serve.into(), &end).await?;
     let limits = Limits { review_bytes: flags.max_review_bytes, held_bytes: flags.max_held_bytes };
-    let server = Arc::new(
-        Server::new(world, authorities.map(Arc::new), limits).context("failed to register metrics")?,
-    );
+    let traces = traces.start()?;
+    let server = Server::new(world, authorities.map(Arc::new), limits);
+    let server = server.context("failed to register metrics")?.with_sampler(traces.sampler());
+    let server = Arc::new(server);
     let host =
         if flags.bind_address.is_unspecified() { "127.0.0.1".into() } else { flags.bind_address.to_string() };
     let announce = tokio::spawn(announce(server.clone(), format!("https://{host}:{port}"), stop.clone()));
@@ -196,6 +210,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     listen::serve(listener, server, Arc::new(serving), shutdown, stop).await;
     let _ = announce.await;
     end.cancel();
+    traces.end().await;
     Ok(())
 }
 

@@ -87,6 +87,35 @@ impl Error {
         Self::Unavailable("the cipher or the random generator refused to work".into())
     }
 
+    /// Whether this is an answer about the object, and no failure of the store.
+    pub(crate) fn is_answer(&self) -> bool {
+        matches!(
+            self,
+            Self::Exists | Self::Conflict | Self::Expired { .. } | Self::Future { .. } | Self::Invalid(_)
+        )
+    }
+
+    /// The name of the variant, for traces: it has no name of an object, which the message may have.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Exists => "Exists",
+            Self::Conflict => "Conflict",
+            Self::Expired { .. } => "Expired",
+            Self::Future { .. } => "Future",
+            Self::TooLarge { .. } => "TooLarge",
+            Self::NoSpace(_) => "NoSpace",
+            Self::Unavailable(_) => "Unavailable",
+            Self::Busy => "Busy",
+            Self::UnknownOutcome(_) => "UnknownOutcome",
+            Self::Corrupt { .. } => "Corrupt",
+            Self::Damaged(_) => "Damaged",
+            Self::Refused(_) => "Refused",
+            Self::Slow => "Slow",
+            Self::Invalid(_) => "Invalid",
+            Self::Sealing { .. } => "Sealing",
+        }
+    }
+
     /// Whether it is proved that what is stored is damaged. Only then may a list of metadata leave an object out: whatever else keeps
     /// an object from being read may end without a write (a service that is away, a key that another configuration has), and
     /// clients that took the object for deleted would be told nothing.

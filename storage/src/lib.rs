@@ -28,6 +28,7 @@ mod seal;
 pub mod spool;
 pub mod store;
 pub mod stream;
+mod trace;
 
 pub use error::{Error, Result};
 pub use keyring::Keyring;

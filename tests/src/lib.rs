@@ -29,6 +29,7 @@
 //! | [`http`], [`access`], [`kubectl`], [`clientgo`] | calls, as anybody |
 //! | [`cgroup`] | a process that gets so much memory and no more |
 //! | [`encryption`] | Kubernetes' own side of encryption at rest |
+//! | [`otel`] | a collector of traces |
 //! | [`process`], [`tool`], [`binaries`], [`port`], [`pki`], [`wait`] | what the others stand on |
 
 pub mod access;
@@ -51,6 +52,7 @@ pub mod landscape;
 pub mod namespace;
 pub mod null_server;
 pub mod operator;
+pub mod otel;
 pub mod pki;
 pub mod pods;
 pub mod port;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -43,6 +43,8 @@ pub struct Asked {
     pub review: Value,
     /// The same as it came.
     pub body: Bytes,
+    /// Headers of the request.
+    pub headers: HeaderMap,
 }
 
 /// One answer of the webhook.
@@ -158,11 +160,12 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, router: Router) {
 async fn answer(State(state): State<Arc<Shop>>, request: Request) -> Response {
     let (path, query) =
         (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
+    let headers = request.headers().clone();
     let Ok(body) = axum::body::to_bytes(request.into_body(), usize::MAX).await else {
         return StatusCode::BAD_REQUEST.into_response();
     };
     let review: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let asked = Asked { path, query, review, body };
+    let asked = Asked { path, query, review, body, headers };
     let behaviour = state.behaviours.lock().ok().and_then(|all| all.get(&asked.path).cloned());
     let reply = behaviour.map_or_else(Reply::allow, |behaviour| behaviour(&asked));
     let (uid, version) = (asked.review["request"]["uid"].clone(), asked.review["apiVersion"].clone());

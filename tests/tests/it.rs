@@ -28,6 +28,7 @@ mod ownership;
 mod seed_state;
 mod shootstate;
 mod supply_chain;
+mod telemetry;
 mod testbed;
 mod watchdog;
 mod webhook;

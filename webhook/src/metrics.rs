@@ -42,6 +42,9 @@ impl Metrics {
             findings: counters("repot_webhook_findings_total", "What rules found.", &["rule", "verdict"])?,
             inflight: IntGauge::new("repot_webhook_inflight_reviews", "Reviews being answered.")?,
         };
+        for collector in repot_telemetry::metrics::collectors() {
+            metrics.registry.register(collector)?;
+        }
         metrics.registry.register(Box::new(metrics.reviews.clone()))?;
         metrics.registry.register(Box::new(metrics.durations.clone()))?;
         metrics.registry.register(Box::new(metrics.findings.clone()))?;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use repot_certs::{
@@ -21,7 +21,12 @@ use repot_rules::{
     judge,
     watch::{WATCHES, Watch},
 };
+use repot_telemetry::{
+    ParentTrust, RequestSampler,
+    request::{self, RequestAttributes},
+};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tracing::{Instrument, Span};
 
 use crate::{
     clients::{Authorities, Peer},
@@ -72,6 +77,7 @@ pub struct Server {
     room: Semaphore,
     large: Semaphore,
     metrics: Metrics,
+    sampler: RequestSampler,
     stopping: AtomicBool,
     paths: Vec<(String, &'static Watch)>,
 }
@@ -97,7 +103,14 @@ impl Server {
         let paths = WATCHES.iter().map(|watch| (watch.path(), *watch)).collect();
         let large = Semaphore::new(LARGE_AT_ONCE);
         let stopping = AtomicBool::new(false);
-        Ok(Self { world, authorities, limits, room, large, metrics: Metrics::new()?, stopping, paths })
+        let (metrics, sampler) = (Metrics::new()?, RequestSampler::off());
+        Ok(Self { world, authorities, limits, room, large, metrics, sampler, stopping, paths })
+    }
+
+    /// The same server, with traces of the reviews that the sampler chooses.
+    #[must_use]
+    pub fn with_sampler(self, sampler: RequestSampler) -> Self {
+        Self { sampler, ..self }
     }
 
     /// From now on it says that it is not ready.
@@ -174,7 +187,9 @@ impl Server {
         let began = Instant::now();
         self.metrics.inflight.inc();
         let limit = timeout(request.uri().query().unwrap_or_default());
-        let reviewed = tokio::time::timeout(limit, self.review(watch, request, peer, limit)).await;
+        let span = self.span(watch, &request, peer, began);
+        let reviewed = tokio::time::timeout(limit, self.review(watch, request, peer, limit));
+        let reviewed = reviewed.instrument(span.clone()).await;
         self.metrics.inflight.dec();
         let late = || Err(Failure(StatusCode::GATEWAY_TIMEOUT, "the facts did not come in time".to_owned()));
         let (answer, verdict) = match reviewed.unwrap_or_else(|_| late()) {
@@ -184,8 +199,27 @@ impl Server {
                 (text(code, &why), "failed")
             }
         };
+        request::answered(&span, answer.status());
         self.metrics.answered(&watch.path(), answer.status().as_u16(), verdict, began.elapsed());
         answer
+    }
+
+    /// The span of a review, if it is traced. kube-apiserver mostly shows no certificate, so without `--client-ca-file` any client may
+    /// ask for a trace, up to a number of reviews in a second.
+    fn span<B>(&self, watch: &Watch, request: &Request<B>, peer: &Peer, began: Instant) -> Span {
+        let route = watch.path();
+        let attributes = RequestAttributes {
+            method: request.method().as_str(),
+            route: Some(&route),
+            protocol: if request.version() == Version::HTTP_2 { "2" } else { "1.1" },
+            ..RequestAttributes::default()
+        };
+        let trust = || match &self.authorities {
+            Some(authorities) if peer.is_trusted(authorities) => ParentTrust::Full,
+            Some(_) => ParentTrust::Ignored,
+            None => ParentTrust::Limited,
+        };
+        self.sampler.begin(request.headers(), began, trust, &attributes)
     }
 
     async fn review(
@@ -211,7 +245,8 @@ impl Server {
             aside(large, read).await?.map_err(|error| Failure(StatusCode::BAD_REQUEST, error.to_string()))?;
         // Less than all of the time, so that lateness is seen here and counts for the circuit.
         let limit = FACTS.min(limit * 3 / 4);
-        let facts = self.world.gather(watch, &question.change, limit).await.map_err(|error| {
+        let gathering = self.world.gather(watch, &question.change, limit);
+        let facts = gathering.instrument(tracing::trace_span!("gather facts")).await.map_err(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "facts are missing");
             let code = match error {
                 facts::Error::Late { .. } => StatusCode::GATEWAY_TIMEOUT,

@@ -158,7 +158,10 @@ async fn post(
     question: &Printed,
 ) -> reqwest::Result<reqwest::Response> {
     let body = Pieces { left: question.len() as u64, pieces: question.0.iter().cloned().collect() };
-    let request = client.post(url.clone()).header(http::header::CONTENT_TYPE, "application/json");
+    let mut context = http::HeaderMap::new();
+    repot_telemetry::propagation::inject(&mut context);
+    let request = client.post(url.clone()).headers(context);
+    let request = request.header(http::header::CONTENT_TYPE, "application/json");
     request.header(http::header::ACCEPT, "application/json").body(reqwest::Body::wrap(body)).send().await
 }
 

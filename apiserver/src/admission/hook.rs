@@ -48,6 +48,14 @@ pub struct Hook {
     pub client: OnceLock<Result<reqwest::Client, String>>,
 }
 
+impl Hook {
+    /// Name of the configuration that the webhook is part of.
+    #[must_use]
+    pub fn configuration(&self) -> &str {
+        self.id.split('/').next().unwrap_or_default()
+    }
+}
+
 /// The webhooks of a configuration, in order.
 #[must_use]
 pub fn mutating(configuration: &MutatingWebhookConfiguration) -> Vec<Hook> {

@@ -12,6 +12,7 @@ use repot_apimachinery::{
 };
 use repot_storage::{Object, ResourceVersion};
 use serde_json::json;
+use tracing::{Instrument, Span, field::Empty};
 use uuid::Uuid;
 
 use super::{
@@ -221,8 +222,9 @@ impl<'a> WebhookInvocation<'a> {
 
     /// Asks a webhook. `None`: it failed, and its policy is to be passed over then.
     pub(super) async fn ask(&self, hook: &Hook) -> Result<Option<Verdict>, Status> {
-        let began = Instant::now();
-        let asked = self.put(hook).await;
+        let (began, span) = (Instant::now(), self.span(hook));
+        let asked = self.put(hook).instrument(span.clone()).await;
+        span.record("admission.outcome", outcome(&asked, hook));
         let (counters, operation) =
             (&self.attributes.server.metrics.admission, self.attributes.operation.name());
         let (name, kind) = (hook.name.as_str(), if hook.mutating { "admit" } else { "validating" });
@@ -252,6 +254,24 @@ impl<'a> WebhookInvocation<'a> {
         settled
     }
 
+    /// What a trace tells of asking a webhook, under kube-apiserver's names.
+    fn span(&self, hook: &Hook) -> Span {
+        let Attributes { resource, target, operation, .. } = self.attributes;
+        let name = if hook.mutating { "Call mutating webhook" } else { "Call validating webhook" };
+        tracing::trace_span!(
+            "webhook",
+            otel.name = name,
+            otel.kind = "client",
+            configuration = hook.configuration(),
+            webhook = hook.name,
+            resource = %resource.name,
+            subresource = target.subresource,
+            operation = operation.name(),
+            UID = Empty,
+            admission.outcome = Empty,
+        )
+    }
+
     async fn put(&self, hook: &Hook) -> Result<Verdict, Failure> {
         let Attributes { dry_run, call, .. } = self.attributes;
         if *dry_run && !hook.dry_run {
@@ -263,6 +283,7 @@ impl<'a> WebhookInvocation<'a> {
             return Err(Failure::Calling(why.to_owned()));
         };
         let uid = Uuid::new_v4().to_string();
+        Span::current().record("UID", &uid);
         let question = self.question(&uid, version)?;
         let text = call::ask(hook, &self.cluster.services, &question, self.left()).await;
         let verdict = review::answer(&text.map_err(Failure::Calling)?, &uid, version, hook.mutating);
@@ -308,12 +329,21 @@ impl<'a> WebhookInvocation<'a> {
 
     /// For the audit log: who changed something. What was changed is payload, and stays out of it.
     pub(super) fn annotate_change(&self, round: usize, at: usize, hook: &Hook, changed: bool) {
-        let configuration = hook.id.split('/').next().unwrap_or_default();
-        let value = json!({"configuration": configuration, "webhook": hook.name, "mutated": changed});
+        let value = json!({"configuration": hook.configuration(), "webhook": hook.name, "mutated": changed});
         self.annotate(
             format!("mutation.webhook.admission.k8s.io/round_{round}_index_{at}"),
             value.to_string(),
         );
+    }
+}
+
+/// What came of asking a webhook, for traces.
+fn outcome(asked: &Result<Verdict, Failure>, hook: &Hook) -> &'static str {
+    match asked {
+        Ok(_) => "allowed",
+        Err(Failure::Denied(_)) => "denied",
+        Err(Failure::Calling(_)) if hook.ignore_failure => "failed-open",
+        Err(Failure::Calling(_) | Failure::Fatal(_)) => "failed",
     }
 }
 

@@ -20,6 +20,7 @@ mod namespace_quota;
 pub mod openapi;
 mod options;
 pub mod patch;
+pub(crate) mod profiling;
 mod read;
 mod resource_version;
 mod shown;
@@ -37,7 +38,7 @@ use repot_storage::{Key, Scope};
 
 use crate::{
     call::Call,
-    filters::request_info::{BACKUP_PATH, Target},
+    filters::request_info::{BACKUP_PATH, PROFILE_PATH, PROFILING_PATH, PROFILING_PREFIX, Target},
     heavy::UserWork,
     memory::MemoryPermit,
     resource::Resource,
@@ -163,6 +164,9 @@ async fn dispatch_path(server: &Server, call: &mut Call) -> Answer {
         "/version" => version::version(),
         BACKUP_PATH => backup::backup(server, call),
         "/metrics" => Ok(server.metrics.render()),
+        PROFILING_PATH => profiling::index(server, call),
+        PROFILE_PATH => profiling::profile(server, call).await,
+        _ if path.starts_with(PROFILING_PREFIX) => profiling::not_offered(server, call),
         "" | "/apis" | "/api" => discovery::root(server, call, &path),
         "/openapi/v2" | "/openapi/v3" => openapi::document(server, call, &path),
         _ if path.starts_with("/openapi/v3/") => openapi::document(server, call, &path),

@@ -68,14 +68,26 @@ impl Authenticator {
 
     /// For whom a connection counts by its certificate: the front proxy, or a client. `None`: there is none, or it is not good.
     pub(crate) fn owner(&self, peer: &Peer) -> Option<Owner> {
+        let (standing, front_proxy) = self.standing(peer)?;
+        if front_proxy {
+            return Some(Owner::front_proxy(&standing.common_name));
+        }
+        standing.user().as_ref().and_then(Owner::user)
+    }
+
+    /// Whether the certificate of a connection is that of the front proxy.
+    pub(crate) fn is_front_proxy(&self, peer: &Peer) -> bool {
+        self.standing(peer).is_some_and(|(_, front_proxy)| front_proxy)
+    }
+
+    /// What a certificate amounts to, and whether it is that of the front proxy.
+    fn standing(&self, peer: &Peer) -> Option<(Standing, bool)> {
         let trust = self.trust.load_full();
         let roots = trust.front_proxy.as_ref().map(|proxy| &proxy.roots);
         let standing = peer.standing(trust.number, roots, trust.client.as_ref())?;
         let proxy = trust.front_proxy.as_ref().filter(|proxy| proxy.allows(&standing.common_name));
-        if standing.front_proxy && proxy.is_some() {
-            return Some(Owner::front_proxy(&standing.common_name));
-        }
-        standing.user().as_ref().and_then(Owner::user)
+        let front_proxy = standing.front_proxy && proxy.is_some();
+        Some((standing, front_proxy))
     }
 
     /// Who makes the request. The headers that assert identities are taken out, whoever sent them.

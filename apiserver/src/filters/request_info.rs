@@ -4,6 +4,12 @@ use http::{Method, Uri};
 
 /// The path at which all objects are backed up. It may take longer than other requests.
 pub const BACKUP_PATH: &str = "/backup";
+/// The path of the list of profiles. It is protected by authorization, as kube-apiserver's.
+pub const PROFILING_PATH: &str = "/debug/pprof";
+/// What the paths of profiles begin with.
+pub const PROFILING_PREFIX: &str = "/debug/pprof/";
+/// The path of a CPU profile, which takes as long as it was asked for.
+pub const PROFILE_PATH: &str = "/debug/pprof/profile";
 
 /// What a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +60,7 @@ impl RequestInfo {
     /// Whether the request may go on for longer than the deadline of all others.
     #[must_use]
     pub fn long_running(&self) -> bool {
-        self.verb == "watch" || self.path.trim_end_matches('/') == BACKUP_PATH
+        self.verb == "watch" || matches!(self.path.trim_end_matches('/'), BACKUP_PATH | PROFILE_PATH)
     }
 
     /// Whether the request may change something.

@@ -23,6 +23,8 @@ pub const AUTHENTICATED: &str = "system:authenticated";
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// Group that may do everything.
 pub const MASTERS: &str = "system:masters";
+/// Group of those who watch over the server; its members decide whether their requests are traced.
+pub const MONITORING: &str = "system:monitoring";
 
 impl User {
     /// The user `system:anonymous` in the group [`UNAUTHENTICATED`], for requests without credentials.

@@ -82,7 +82,8 @@ pub static ACCESS_REVIEW_SECONDS: LazyLock<HistogramVec> = LazyLock::new(|| {
 
 /// All of them, for a registry.
 pub(super) fn all() -> Vec<Box<dyn Collector>> {
-    vec![
+    let mut all = repot_telemetry::metrics::collectors();
+    all.extend::<Vec<Box<dyn Collector>>>(vec![
         Box::new(AUDIT_EVENTS.clone()),
         Box::new(AUDIT_ERRORS.clone()),
         Box::new(AUDIT_LEVELS.clone()),
@@ -95,13 +96,14 @@ pub(super) fn all() -> Vec<Box<dyn Collector>> {
         Box::new(TOKEN_REVIEW_SECONDS.clone()),
         Box::new(ACCESS_REVIEWS.clone()),
         Box::new(ACCESS_REVIEW_SECONDS.clone()),
-    ]
+    ]);
+    all
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
     fn all_can_be_made() {
-        assert_eq!(super::all().len(), 12);
+        assert_eq!(super::all().len(), 14);
     }
 }

@@ -12,6 +12,7 @@ use tokio_util::sync::DropGuard;
 use crate::{
     Error, Keyring, Result,
     backend::{Backend, Measured},
+    trace,
 };
 
 pub mod archive;
@@ -180,7 +181,7 @@ impl Store {
 
     /// The newest state of an object (linearizable): the head; the payload is read with [`Store::payload`].
     pub async fn get(&self, key: &Key) -> Result<Option<Object>> {
-        self.inner.core.get(key).await
+        trace::operation("storage.get", of_key(key), self.inner.core.get(key)).await
     }
 
     /// The payload of this state of the object, in order, in pieces of less than a MiB. A few pieces are read ahead.
@@ -201,7 +202,7 @@ impl Store {
 
     /// Stores a new object. [`Error::Exists`] if there is one at this key.
     pub async fn create(&self, key: &Key, draft: Draft) -> Result<Object> {
-        self.inner.intents.write(key, None, draft).await
+        trace::operation("storage.create", of_key(key), self.inner.intents.write(key, None, draft)).await
     }
 
     /// Replaces an object. [`Error::Conflict`] if `current` is not its newest state; [`Error::Invalid`] if the draft has
@@ -210,19 +211,21 @@ impl Store {
         if draft.uid != current.uid {
             return Err(Error::Invalid("the uid of an object never changes"));
         }
-        self.inner.intents.write(&current.key, Some(current), draft).await
+        let written = self.inner.intents.write(&current.key, Some(current), draft);
+        trace::operation("storage.update", of_key(&current.key), written).await
     }
 
     /// Replaces the head of an object; the payload stays what it is and is not read. Wraps the data key of a
     /// [stale](Object::stale) object anew. [`Error::Conflict`] if `current` is not its newest state.
     pub async fn update_head(&self, current: &Object, meta: Bytes, summary: Bytes) -> Result<Object> {
-        self.inner.intents.write_head(current, meta, summary).await
+        let written = self.inner.intents.write_head(current, meta, summary);
+        trace::operation("storage.update_head", of_key(&current.key), written).await
     }
 
     /// Removes an object and returns its last state, with the version of the removal. [`Error::Conflict`] if `current` is
     /// not its newest state.
     pub async fn delete(&self, current: &Object) -> Result<Object> {
-        self.inner.intents.remove(current).await
+        trace::operation("storage.delete", of_key(&current.key), self.inner.intents.remove(current)).await
     }
 
     /// A page of objects, all as of one version. It is bounded in bytes too: it may hold fewer than the limit, even where
@@ -232,7 +235,8 @@ impl Store {
     /// [`Error::Expired`] and [`Error::Future`] where `at` cannot be read; [`Error::Unavailable`] where the backend or a key
     /// management service is away. An object that does not open is an error in the list, in its place.
     pub async fn list(&self, request: ListRequest) -> Result<List> {
-        self.inner.core.list(request).await
+        let scope = request.scope.clone();
+        self.listed(&scope, self.inner.core.list(request)).await
     }
 
     /// All objects of a scope in one list, from memory where that is recent enough: as of `at_least` or newer; `None`: as
@@ -242,7 +246,7 @@ impl Store {
     /// [`Error::Future`] if the store has not reached `at_least` yet; [`Error::Busy`] where memory does not tell, and too many others
     /// read everything from the backend.
     pub async fn list_cached(&self, scope: &Scope, at_least: Option<ResourceVersion>) -> Result<List> {
-        self.inner.caches.list(scope, at_least).await
+        self.listed(scope, self.inner.caches.list(scope, at_least)).await
     }
 
     /// As [`Store::list`], from memory where the watch cache can tell: pages as of a version as long as its events go back to that
@@ -252,7 +256,13 @@ impl Store {
     /// # Errors
     /// As of [`Store::list`]; [`Error::Future`] if the store has not reached `at_least` yet.
     pub async fn list_page(&self, request: ListRequest, at_least: Option<ResourceVersion>) -> Result<List> {
-        self.inner.caches.page(request, at_least).await
+        let scope = request.scope.clone();
+        self.listed(&scope, self.inner.caches.page(request, at_least)).await
+    }
+
+    async fn listed(&self, scope: &Scope, list: impl Future<Output = Result<List>>) -> Result<List> {
+        let counted = async { list.await.inspect(|list| trace::objects(list.objects.len())) };
+        trace::operation("storage.list", of_scope(scope), counted).await
     }
 
     /// How many objects of a scope come after a key just now, as far as the cache knows; `None` before it does.
@@ -355,4 +365,14 @@ impl Store {
         core.tasks.wait().await;
         core.backend.close().await;
     }
+}
+
+/// Group and resource of an object, for traces.
+fn of_key(key: &Key) -> (&str, &str) {
+    (&key.group, &key.resource)
+}
+
+/// The same of a scope.
+fn of_scope(scope: &Scope) -> (&str, &str) {
+    (&scope.group, &scope.resource)
 }

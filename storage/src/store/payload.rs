@@ -13,6 +13,7 @@ use futures::{
     Stream, StreamExt, TryStreamExt,
     stream::{self, BoxStream},
 };
+use tracing::Span;
 
 use super::{core::Core, metrics::Part, path, types::Object};
 use crate::{
@@ -21,6 +22,7 @@ use crate::{
     chunk::{self, ChunkRef},
     record::Payload,
     seal::Defect,
+    trace,
 };
 
 /// Bytes of plaintext that are asked for at once.
@@ -45,12 +47,15 @@ pub(crate) struct Reader {
     object: Object,
     /// The revision to read at. Moves on when it is compacted while the object has not changed.
     at: AtomicU64,
+    /// Ends with the reader.
+    _span: Span,
 }
 
 impl Reader {
     pub(crate) fn new(core: Arc<Core>, object: Object) -> Arc<Self> {
         let at = AtomicU64::new(object.at.0);
-        Arc::new(Self { core, object, at })
+        let span = trace::payload(object.record.payload.chunks().len(), object.payload_len);
+        Arc::new(Self { core, object, at, _span: span })
     }
 
     /// The pieces in order.

@@ -29,6 +29,7 @@ use crate::{
     keyring,
     record::{Opened, Payload, Record, Token},
     seal::{self, DataKey},
+    trace,
 };
 
 /// Payloads up to this size are worked on where the caller runs; larger ones on a thread for heavy work.
@@ -66,7 +67,11 @@ impl Intents {
         let heavy = write.payload_len > LIGHT;
         match run(heavy, move || prepare::prepare(&data_key, &payload)).await? {
             Prepared::Inline(packed) => write.commit_inline(Payload::Inline(packed)).await,
-            Prepared::Pieces(pieces) => write.commit_chunked(self, prepare::difference(base, pieces)?).await,
+            Prepared::Pieces(pieces) => {
+                let difference = prepare::difference(base, pieces)?;
+                trace::written(difference.new.len(), difference.new_bytes());
+                write.commit_chunked(self, difference).await
+            }
         }
     }
 

@@ -21,6 +21,7 @@ const CRATES: &[&str] = &[
     "extension",
     "samples",
     "storage",
+    "telemetry",
     "webhook",
     "webhook/rules",
 ];

@@ -16,6 +16,7 @@ const CODE: &[&str] = &[
     "extension",
     "samples",
     "storage",
+    "telemetry",
     "tests/src",
     "tests/tests",
     "webhook",

@@ -33,7 +33,7 @@ const GARDEN: &[&[&str]] = &[
     &["mode=application", SUBJECT, "garden.apiserverAddress=fd00::1", EXISTING],
     &["mode=application", SUBJECT, "garden.apiserverAddress=repot.example.com"],
     &["priorityClass.create=true", "podDisruptionBudgets=false", "networkPolicy.enabled=false"],
-    &["bindAddress=::", "apiserver.audit.logPath=-"],
+    &["bindAddress=::", "tracing.config.endpoint=x:1", "apiserver.audit.logPath=-"],
     &["metrics.serviceMonitor.enabled=true", "metrics.serviceMonitor.tokenSecret.name=t"],
     &["metrics.prometheusRule.enabled=true", "metrics.dashboards.enabled=true", RUNTIME, SUBJECT],
 ];

@@ -30,6 +30,7 @@ const FOREIGN: &[&str] = &[
     "past",
     "quick",
     "raw",
+    "release",
     "replicas",
     "reset-then-reuse-values",
     "rounds",
@@ -47,7 +48,7 @@ const FOREIGN: &[&str] = &[
 ];
 /// Directories of crates, which hold sources.
 const CRATES: &[&str] =
-    &["apiserver", "certs", "cli", "controllers", "etcd", "extension", "storage", "webhook"];
+    &["apiserver", "certs", "cli", "controllers", "etcd", "extension", "storage", "telemetry", "webhook"];
 /// What a path in the repository begins with.
 const TOPS: &[&str] = &[
     "apiserver/",
@@ -60,6 +61,7 @@ const TOPS: &[&str] = &[
     "extension/",
     "fuzz/",
     "storage/",
+    "telemetry/",
     "tests/",
     "webhook/",
 ];

@@ -23,13 +23,14 @@ use bytes::Bytes;
 use moka::future::Cache;
 use parking_lot::{Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use self::{
     object::{Digest, Seed, Source},
     service::{Service, Socket, StatusResponse},
 };
 use super::{Error, Tried, metrics::Metrics};
-use crate::seal::DataKey;
+use crate::{seal::DataKey, trace};
 
 mod object;
 mod service;
@@ -130,7 +131,7 @@ impl Kms {
     /// Asks for the status, and follows the service to another key.
     pub(super) async fn probe(&self) {
         let mut version = self.version.lock().await;
-        let result = self.look(&mut version).await;
+        let result = self.look(&mut version).instrument(trace::kms_probe(&self.name)).await;
         if let Err(why) = &result {
             tracing::warn!(provider = self.name, why, "key management service is not well");
         }

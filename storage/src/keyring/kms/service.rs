@@ -21,9 +21,11 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 use tonic_prost::ProstCodec;
+use tracing::Instrument;
 use zeroize::Zeroizing;
 
 use super::{super::metrics::Metrics, object::Source};
+use crate::trace;
 
 /// A pause before a service that is not there is looked for again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -158,9 +160,11 @@ impl Socket {
                 tokio::time::sleep(PAUSE).await;
             }
         };
-        let answer = tokio::time::timeout(self.timeout, tries).await;
+        let span = trace::kms_call(&self.provider, call);
+        let answer = tokio::time::timeout(self.timeout, tries).instrument(span.clone()).await;
         let answer = answer.unwrap_or_else(|_| Err(last));
         let said = answer.as_ref().map_or_else(|status| code(status.code()), |_| "OK");
+        trace::kms_answered(&span, said);
         self.metrics.called(&self.provider, path, said, began.elapsed());
         answer.map_err(|status| failure(&status))
     }

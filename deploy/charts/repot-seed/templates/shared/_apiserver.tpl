@@ -12,6 +12,12 @@
 {{- end }}
 {{ include "chart.apiserverFlags" . }}
 {{ include "repot.storageFlags" . }}
+{{- if not .Values.apiserver.profiling }}
+- --profiling=false
+{{- end }}
+{{- with .Values.tracing.config }}
+- --tracing-config-file=/etc/repot/config/tracing.yaml
+{{- end }}
 {{- with .Values.apiserver.audit }}
 {{- if .logPath }}
 - {{ printf "--audit-log-path=%s" .logPath | quote }}
@@ -51,8 +57,16 @@
 {{/* Files of the API server that are no secrets: data of its ConfigMap, or nothing. */}}
 {{- define "repot.apiserverFiles" -}}
 {{- $files := dict }}
+{{- with include "repot.tracing" . }}{{ $_ := set $files "tracing.yaml" . }}{{ end }}
 {{- with .Values.apiserver.audit }}
 {{- if and .logPath .policy }}{{ $_ := set $files "audit.yaml" (toYaml .policy) }}{{ end }}
 {{- end }}
 {{- if $files }}{{ toYaml $files }}{{ end }}
+{{- end }}
+
+{{/* The TracingConfiguration, or nothing. */}}
+{{- define "repot.tracing" -}}
+{{- with .Values.tracing.config }}
+{{- toYaml (merge (dict) . (dict "apiVersion" "apiserver.config.k8s.io/v1" "kind" "TracingConfiguration")) }}
+{{- end }}
 {{- end }}

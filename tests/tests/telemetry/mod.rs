@@ -1,0 +1,8 @@
+//! Traces and profiles of running servers.
+
+mod cost;
+mod failing_collector;
+mod profiles;
+mod traces;
+mod trust;
+mod world;
