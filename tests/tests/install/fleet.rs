@@ -1,5 +1,6 @@
-//! Two API servers on an etcd: no request of client-go fails while certificates, Pods and nodes are replaced.
+//! Two API servers on an etcd, chunks in an object store: no request of client-go fails while certificates, Pods and nodes are replaced.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -7,11 +8,19 @@ use repot_tests::clientgo::ClientGo;
 use repot_tests::etcd::EtcdCluster;
 use repot_tests::install::{NAMESPACE, World};
 use repot_tests::run;
+use repot_tests::s3::S3Server;
 use repot_tests::wait::until;
+use serde_json::{Value, json};
+
+use crate::shootstate::world::large;
 
 const RELEASE: &str = "repot-garden";
 const API: &str = "v1alpha1.core.gardener.cloud";
 const DEADLINE: Duration = Duration::from_secs(180);
+/// Where in the bucket chunks are.
+const CHUNKS: &str = "chunks";
+/// Bytes of a state that has chunks.
+const LARGE: usize = 3 << 20;
 
 /// Delays that are short but longer than kube-apiserver takes to see that a Pod ends.
 const VALUES: [&str; 5] = [
@@ -31,9 +40,16 @@ fn no_request_fails_while_certificates_pods_and_nodes_are_replaced() {
         let url = etcd.endpoints().first().context("no etcd")?.clone();
         let port: u16 = url.rsplit(':').next().context("no port")?.parse()?;
         let servers = format!("--set=storage.etcd.servers={{http://{}}}", world.runner.expose(port)?);
-        let values = [&VALUES[..], &[servers.as_str()]].concat();
+        let s3 = S3Server::start(env).await?;
+        let chunks = chunk_store(&world, &s3).await?;
+        let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
+        let values = [&VALUES[..], &[servers.as_str()], &chunks].concat();
         world.deploy("install", RELEASE, &values).await?;
         world.until_available(API).await?;
+        let large = large("large", LARGE);
+        let state = world.write("large.json", &large.to_string())?;
+        world.kubectl(&["create", "-f", &state]).await?;
+        ensure!(s3.files(CHUNKS).read_dir()?.next().is_some(), "no chunk is in the object store");
         let mut client = ClientGo::start(env, "follow", world.garden.kubeconfig(), &["--pause=20ms"])?;
         client.answer().await?;
         client.ask("write").await?;
@@ -46,8 +62,26 @@ fn no_request_fails_while_certificates_pods_and_nodes_are_replaced() {
         let written = client.ask("rest").await?;
         let count = written["written"].as_u64().unwrap_or(0);
         ensure!(count > 100 && written["unknown"] == 0, "{written}");
-        client.ask("verify").await.map(drop)
+        client.ask("verify").await?;
+        let get = ["get", "shootstates.core.gardener.cloud", "large", "-n", "default", "-o", "json"];
+        let read: Value = serde_json::from_str(&world.kubectl(&get).await?)?;
+        ensure!(read["spec"]["gardener"] == large["spec"]["gardener"], "the large state is another one");
+        Ok(())
     });
+}
+
+/// Values for an object store, whose credentials become a Secret.
+async fn chunk_store(world: &World<'_>, s3: &S3Server) -> Result<[String; 2]> {
+    let mut data: BTreeMap<String, String> = s3.environment();
+    let endpoint = format!("http://{}", world.runner.expose(s3.port())?);
+    data.insert("AWS_ENDPOINT".to_owned(), endpoint);
+    let metadata = json!({"name": "chunk-store", "namespace": NAMESPACE});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data});
+    world.garden.apply(&[secret]).await?;
+    Ok([
+        format!("--set=chunkStore.url={}", s3.url(CHUNKS)),
+        "--set=chunkStore.credentialsSecret=chunk-store".to_owned(),
+    ])
 }
 
 /// A value of a Secret.

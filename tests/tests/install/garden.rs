@@ -28,7 +28,13 @@ fn shootstate_outlives_upgrade_rollback_uninstall_and_another_install() {
         world.kubectl(&["create", "-f", &state]).await?;
         let said = world.helm(&["test", RELEASE, "--timeout=60s"]).await?;
         ensure!(said.contains("Phase:          Succeeded"), "{said}");
-        let more = [&VALUES[..], &["--set=logLevel=debug"]].concat();
+        // A collector that is not there keeps nobody from starting.
+        let changed = [
+            "--set=logLevel=debug",
+            "--set=tracing.config.endpoint=localhost:4317",
+            "--set=apiserver.profiling=false",
+        ];
+        let more = [&VALUES[..], &changed].concat();
         world.deploy("upgrade", RELEASE, &more).await?;
         holds_state(&world).await?;
         world.helm(&["rollback", RELEASE, "1", "--wait", "--timeout=180s"]).await?;
