@@ -3,3 +3,4 @@
 mod fleet;
 mod garden;
 mod seed;
+mod upgrade;
