@@ -64,11 +64,12 @@ soak: testbed
 	tests/python/build envoy
 	$(MAKE) mutations
 	tests/azure/build
+	tests/previous
 	$(CARGO) build --locked --workspace --all-targets
 	$(SOAK) -- history:: fuzz:: every_schedule
 	$(SOAK) --test it -- store::cheap
 	$(SOAK) --test it -- --include-ignored --test-threads 1 expansion::moves:: shootstate::large::
-	$(SOAK) --test it -- --include-ignored --test-threads 1 migration:: landscape:: live:: isolation::
+	$(SOAK) --test it -- --include-ignored --test-threads 1 migration:: landscape:: live:: isolation:: install::
 	$(SOAK) --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: operator:: ownership:: workflows:: shootstate::chunk_store:: gardener:: --skip expansion::moves:: --skip $(KILLER)
 	$(SOAK) --test it -- --include-ignored $(KILLER)
 

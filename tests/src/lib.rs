@@ -14,6 +14,7 @@
 //! | [`gardener`] | gardener-apiserver behind a garden, and what Shoots need there |
 //! | [`gardener_controllers`] | gardener-controller-manager beside it |
 //! | [`install`] | a cluster whose kube-apiserver reaches Pods, and helm with the charts |
+//! | [`cert_manager`] | cert-manager in a garden |
 //! | [`operator`] | the controllers of a seed as a Deployment |
 //! | [`landscape`] | a garden, two seeds, and whole control planes of Shoots with nodes |
 //! | [`repot`] | `repot dev`, `repot apiserver` and every other role |
@@ -36,6 +37,7 @@ pub mod access;
 pub mod aggregate;
 pub mod azure;
 pub mod binaries;
+pub mod cert_manager;
 pub mod cgroup;
 pub mod clientgo;
 pub mod dns;

@@ -285,6 +285,17 @@ pub fn program() -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The program of an earlier version, the one from which `install::upgrade` upgrades.
+///
+/// Errors: when it was not built.
+pub fn previous_program() -> Result<PathBuf> {
+    let path = binaries::testbed_dir().join("previous/repot");
+    if !path.is_file() {
+        bail!("{} is missing: build it by `tests/previous`", path.display());
+    }
+    Ok(path)
+}
+
 /// A source that was changed after the program was built, by the list that cargo keeps beside it.
 fn find_newer_source(program: &Path) -> Option<String> {
     let built = modified(program)?;

@@ -1,5 +1,7 @@
 //! The charts on a real cluster: kube-apiserver, kube-controller-manager, kube-scheduler and helm are real, Pods are processes.
 
+mod cert_manager;
 mod fleet;
 mod garden;
 mod seed;
+mod upgrade;
