@@ -14,6 +14,7 @@
 //! | [`gardener`] | gardener-apiserver behind a garden, and what Shoots need there |
 //! | [`gardener_controllers`] | gardener-controller-manager beside it |
 //! | [`install`] | a cluster whose kube-apiserver reaches Pods, and helm with the charts |
+//! | [`oci`] | the container images of Repot as root directories |
 //! | [`operator`] | the controllers of a seed as a Deployment |
 //! | [`landscape`] | a garden, two seeds, and whole control planes of Shoots with nodes |
 //! | [`repot`] | `repot dev`, `repot apiserver` and every other role |
@@ -50,6 +51,7 @@ pub mod kubectl;
 pub mod landscape;
 pub mod namespace;
 pub mod null_server;
+pub mod oci;
 pub mod operator;
 pub mod pki;
 pub mod pods;

@@ -2,4 +2,5 @@
 
 mod fleet;
 mod garden;
+mod image;
 mod seed;
