@@ -65,11 +65,13 @@ soak: testbed
 	$(MAKE) mutations
 	tests/azure/build
 	tests/previous
+	$(MAKE) image
 	$(CARGO) build --locked --workspace --all-targets
 	$(SOAK) -- history:: fuzz:: every_schedule
 	$(SOAK) --test it -- store::cheap
 	$(SOAK) --test it -- --include-ignored --test-threads 1 expansion::moves:: shootstate::large::
-	$(SOAK) --test it -- --include-ignored --test-threads 1 migration:: landscape:: live:: isolation:: install::
+	$(SOAK) --test it -- --include-ignored --test-threads 1 install::
+	$(SOAK) --test it -- --include-ignored --test-threads 1 migration:: landscape:: live:: isolation::
 	$(SOAK) --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: operator:: ownership:: workflows:: shootstate::chunk_store:: gardener:: --skip expansion::moves:: --skip $(KILLER)
 	$(SOAK) --test it -- --include-ignored $(KILLER)
 
@@ -99,7 +101,7 @@ landscape: testbed
 	exec "$${CARGO_TARGET_DIR:-target}/debug/landscape" $(ARGS)
 
 # The quick start of docs/install/quick-start.md on a cluster of this machine, until Ctrl-C; the kubeconfig file is in ./quick-start.
-# It needs root, for Pods.
+# It needs root, for Pods. `make try ARGS=--images=target/image` runs the images that `make image` has written.
 .PHONY: try
 try: testbed
 	$(CARGO) build --locked --workspace --bins --test it

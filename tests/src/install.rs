@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::garden::{Garden, GardenOptions};
+use crate::oci::{self, Archive};
 use crate::pods::{Egress, Image, PodRunner, PodRunnerOptions};
 use crate::{TestEnv, binaries, repot, tool};
 use anyhow::{Result, ensure};
@@ -24,6 +25,40 @@ pub struct World<'a> {
     pub runner: PodRunner,
 }
 
+/// Where images of Repot come from.
+#[derive(Clone, Debug)]
+pub enum ImageSource {
+    /// The programs that tests run, in the root directories of the images.
+    Programs,
+    /// The archives that `make image` has written into this directory.
+    Archives(PathBuf),
+}
+
+/// Names of the images, and what they have beside the program itself.
+const IMAGES: [(&str, &[&str]); 2] = [("repot", &[]), ("repot-etcd", &["etcd", "etcdctl", "etcdutl"])];
+
+impl ImageSource {
+    /// An image as containers see it.
+    ///
+    /// Errors: when the archive is not what its digests say, or a program is missing.
+    async fn image(&self, env: &TestEnv, name: &str, beside: &[&str]) -> Result<Image> {
+        let dir = env.make_dir(&format!("image-{name}"))?;
+        match self {
+            Self::Archives(archives) => {
+                let archive = archives.join(format!("{name}.oci.tar"));
+                Archive::open(&archive, dir.join("layout")).await?.unpack(&dir.join("root")).await
+            }
+            Self::Programs => {
+                let mut programs = vec![repot::program()?];
+                for name in beside {
+                    programs.push(binaries::find(name)?);
+                }
+                oci::around(&programs, &dir.join("root")).await
+            }
+        }
+    }
+}
+
 /// A directory below `deploy/charts`.
 pub fn chart(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/charts").join(name)
@@ -32,6 +67,11 @@ pub fn chart(name: &str) -> PathBuf {
 impl<'a> World<'a> {
     /// Nodes in a zone each. Pods have to pass the restricted standard in the namespace of Repot.
     pub async fn start(env: &'a TestEnv, nodes: usize) -> Result<Self> {
+        Self::start_with(env, nodes, &ImageSource::Programs).await
+    }
+
+    /// The same with images of a source.
+    pub async fn start_with(env: &'a TestEnv, nodes: usize, source: &ImageSource) -> Result<Self> {
         let egress = Egress::prepare(env)?;
         let options = GardenOptions {
             controller_manager: true,
@@ -50,12 +90,9 @@ impl<'a> World<'a> {
         };
         let runner = PodRunner::start(env, &garden, options).await?;
         runner.serve_egress(egress)?;
-        runner.images().add("repot:0.1.0", Image::of(repot::program()?));
-        let mut etcd = Image::of(repot::program()?);
-        for program in ["etcd", "etcdctl", "etcdutl"] {
-            etcd = etcd.and(binaries::find(program)?);
+        for (name, beside) in IMAGES {
+            runner.images().add(&format!("{name}:0.1.0"), source.image(env, name, beside).await?);
         }
-        runner.images().add("repot-etcd:0.1.0", etcd);
         let namespace = |name: &str, labels: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
         let restricted = json!({"pod-security.kubernetes.io/enforce": "restricted"});
         let class = PodRunner::storage_class("standard", "WaitForFirstConsumer", "Delete");
@@ -99,6 +136,16 @@ impl<'a> World<'a> {
         self.kubectl(&["get", "pods", "-n", NAMESPACE, "-o", &format!("jsonpath={path}")])
             .await
             .unwrap_or_default()
+    }
+
+    /// Stores a ShootState of 12 MiB, and gives what kubectl lists then.
+    pub async fn store_example(&self) -> Result<String> {
+        let mut example = Command::new(repot::program()?);
+        example.args(["example", "shootstate", "--bytes", "12MiB", "--name", "big"]);
+        let example = tool::run(example, b"").await?.text()?;
+        let file = self.write("big.json", &example)?;
+        self.kubectl(&["create", "-f", &file]).await?;
+        self.kubectl(&["get", "shootstates.core.gardener.cloud", "-A", "-o", "wide"]).await
     }
 
     /// Runs kubectl as the administrator.

@@ -15,6 +15,7 @@
 //! | [`gardener_controllers`] | gardener-controller-manager beside it |
 //! | [`install`] | a cluster whose kube-apiserver reaches Pods, and helm with the charts |
 //! | [`cert_manager`] | cert-manager in a garden |
+//! | [`oci`] | the container images of Repot as root directories |
 //! | [`operator`] | the controllers of a seed as a Deployment |
 //! | [`landscape`] | a garden, two seeds, and whole control planes of Shoots with nodes |
 //! | [`repot`] | `repot dev`, `repot apiserver` and every other role |
@@ -53,6 +54,7 @@ pub mod kubectl;
 pub mod landscape;
 pub mod namespace;
 pub mod null_server;
+pub mod oci;
 pub mod operator;
 pub mod otel;
 pub mod pki;

@@ -7,13 +7,28 @@ use serde_json::{Value, json};
 
 use crate::garden::Garden;
 use crate::pods::Image;
-use crate::{binaries, repot};
+use crate::{TestEnv, binaries, repot};
 
 /// Image with Repot, a shell and the programs of etcd.
 pub const IMAGE: &str = "repot";
 /// Namespace of the controllers.
 pub const SYSTEM: &str = "repot-system";
 const FILES: [&str; 4] = ["crds/etcds.yaml", "rbac/server.yaml", "rbac/seed.yaml", "rbac/controllers.yaml"];
+
+/// User and group of the Pods of Repot, as in its charts.
+const USER: u32 = 65532;
+
+/// Makes a directory for stores of the type Local, which Pods of Repot may write.
+pub fn make_store(env: &TestEnv) -> Result<PathBuf> {
+    let dir = env.make_dir("store")?;
+    std::os::unix::fs::chown(&dir, Some(USER), Some(USER))?;
+    Ok(dir)
+}
+
+/// The security context of Pods of the charts.
+pub fn pod_security() -> Value {
+    json!({"runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER})
+}
 
 /// A file below `deploy/`.
 pub fn deploy(file: &str) -> PathBuf {
@@ -79,7 +94,9 @@ pub fn deployment(flags: &[&str]) -> Value {
             "replicas": 1, "strategy": {"type": "Recreate"}, "selector": {"matchLabels": labels},
             "template": {
                 "metadata": {"labels": labels},
-                "spec": {"serviceAccountName": "repot-controllers", "containers": [container]},
+                "spec": {
+                    "serviceAccountName": "repot-controllers", "securityContext": pod_security(), "containers": [container],
+                },
             },
         },
     })

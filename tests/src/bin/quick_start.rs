@@ -5,9 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use repot_tests::install::{NAMESPACE, World};
-use repot_tests::{TestEnv, binaries, repot, tool};
-use tokio::process::Command;
+use repot_tests::install::{ImageSource, NAMESPACE, World};
+use repot_tests::{TestEnv, binaries};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Installs the chart of the garden into a cluster of this machine, and stores a ShootState of 12 MiB.
@@ -18,6 +17,9 @@ struct Arguments {
     /// Directory for the kubeconfig file; it is made when missing.
     #[arg(long, default_value = "quick-start")]
     directory: PathBuf,
+    /// Directory with the archives that `make image` has written, such as target/image; without it, the programs that tests run.
+    #[arg(long)]
+    images: Option<PathBuf>,
     /// Stop when all is done.
     #[arg(long)]
     once: bool,
@@ -55,7 +57,8 @@ fn start(arguments: &Arguments) -> Result<()> {
 /// Does each step of the page, says so, and then waits for ever.
 async fn run(env: &TestEnv, arguments: &Arguments) -> Result<()> {
     eprintln!("starting a cluster with three nodes; logs are in {}", env.path().display());
-    let world = World::start(env, 3).await?;
+    let images = arguments.images.clone().map_or(ImageSource::Programs, ImageSource::Archives);
+    let world = World::start_with(env, 3, &images).await?;
     world.apply_gardener_kinds().await?;
     let kubeconfig = write_kubeconfig(&world, &arguments.directory)?;
     eprintln!("helm install repot-garden");
@@ -65,7 +68,7 @@ async fn run(env: &TestEnv, arguments: &Arguments) -> Result<()> {
     eprintln!("helm test repot-garden");
     println!("{}", world.helm(&["test", "repot-garden"]).await?);
     eprintln!("kubectl create: a ShootState of 12 MiB");
-    println!("{}", store_example(&world).await?);
+    println!("{}", world.store_example().await?);
     println!("{}", explain(&kubeconfig)?);
     if arguments.once { Ok(()) } else { std::future::pending().await }
 }
@@ -74,15 +77,6 @@ fn write_kubeconfig(world: &World<'_>, directory: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(directory)
         .with_context(|| format!("failed to make the directory {}", directory.display()))?;
     world.garden.admin().write(directory.join("kubeconfig"))
-}
-
-async fn store_example(world: &World<'_>) -> Result<String> {
-    let mut example = Command::new(repot::program()?);
-    example.args(["example", "shootstate", "--bytes", "12MiB", "--name", "big"]);
-    let example = tool::run(example, b"").await?.text()?;
-    let file = world.write("big.json", &example)?;
-    world.kubectl(&["create", "-f", &file]).await?;
-    world.kubectl(&["get", "shootstates.core.gardener.cloud", "-A", "-o", "wide"]).await
 }
 
 /// What to try.

@@ -99,9 +99,10 @@ async fn serve(ground: &Ground, claim: &PersistentVolumeClaim) -> Result<()> {
     let volume = render(ground, claim, &class)?;
     let dir = ground.dir.join("volumes").join(volume.name_any());
     fs::create_dir_all(&dir)?;
-    fs::set_permissions(&dir, fs::Permissions::from_mode(0o777))?;
+    // As a new disk: who is not root needs `fsGroup`.
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o755))?;
     if let Some(bytes) = volume.annotations().get(QUOTA) {
-        let options = format!("size={bytes},mode=777");
+        let options = format!("size={bytes},mode=755");
         let dir = dir.to_string_lossy();
         let script = "mountpoint -q \"$2\" || mount -t tmpfs -o \"$1\" testbed \"$2\"";
         ground.wire.in_hub("/bin/sh", &["-c", script, "-", &options, &dir]).await?;

@@ -15,6 +15,7 @@ use super::pod::Cell;
 use super::probe::{self, Target};
 use super::root::{COMPLETE, Invocation, Mount, Shape};
 use super::roster::Running;
+use super::security::Security;
 use super::status::{End, Seen, State};
 use super::volume;
 use super::wire::API_IP;
@@ -227,24 +228,26 @@ async fn start(cell: &Cell, spec: &Container) -> Result<Started, Refusal> {
     let refused = |reason| move |error: anyhow::Error| Refusal { reason, message: format!("{error:#}") };
     let bad_config = || refused("CreateContainerConfigError");
     check_support(spec).map_err(bad_config())?;
-    let env = environment(cell, spec).await.map_err(bad_config())?;
+    let security = Security::of(&cell.life.spec(), spec, image.user).map_err(bad_config())?;
+    let mut env = image.env.clone();
+    env.extend(environment(cell, spec).await.map_err(bad_config())?);
     let mut argv = spec.command.clone().unwrap_or_default();
     if argv.is_empty() {
-        argv = image.entrypoint;
+        argv = image.entrypoint_of(security.user);
     }
     argv.extend(spec.args.iter().flatten().cloned());
     let argv = argv.iter().map(|word| expand(word, &env)).collect();
     let working_dir =
         spec.working_dir.clone().filter(|dir| !dir.is_empty()).unwrap_or_else(|| "/".to_owned());
-    let mounts = mounts(cell, spec, &env).map_err(bad_config())?;
-    let invocation = Invocation { argv, working_dir, env };
+    let mounts = mounts(cell, spec, &env, image.root.is_none()).map_err(bad_config())?;
+    let invocation = Invocation { argv, working_dir, env, security };
     let shape = Shape {
         name: spec.name.clone(),
         host_name: cell.life.host_name(),
         namespaces: vec![format!("--net=/proc/{}/ns/net", cell.sandbox.pid()), ground.wire.mounts()],
         root: ground.root.clone(),
         mounts,
-        programs: image.programs,
+        image,
         command: invocation.clone(),
     };
     let process = launch(cell, spec, &shape).map_err(refused("RunContainerError"))?;
@@ -303,22 +306,28 @@ async fn environment(cell: &Cell, spec: &Container) -> Result<BTreeMap<String, S
     Ok(env)
 }
 
-/// Outer places come before those inside them.
-fn mounts(cell: &Cell, spec: &Container, env: &BTreeMap<String, String>) -> Result<Vec<Mount>> {
+/// Outer places come before those inside them. `machine`: whether the root is that of the machine.
+fn mounts(
+    cell: &Cell,
+    spec: &Container,
+    env: &BTreeMap<String, String>,
+    machine: bool,
+) -> Result<Vec<Mount>> {
     let mut mounts = Vec::new();
     for wanted in spec.volume_mounts.iter().flatten() {
         let volume = cell.volumes.get(&wanted.name);
         let mut source = volume.with_context(|| format!("there is no volume {}", wanted.name))?.clone();
         let within = wanted.sub_path_expr.as_ref().map(|text| expand(text, env)).or(wanted.sub_path.clone());
         if let Some(within) = within.filter(|path| !path.is_empty()) {
+            let root = cell.life.ground.wire.seen_from_here(&source);
+            make_sub_path(&root, &within)?;
             source = source.join(within);
-            make_sub_path(&cell.life.ground.wire.seen_from_here(&source))?;
         }
         let writable = wanted.read_only != Some(true);
         mounts.push(Mount { source, place: PathBuf::from(&wanted.mount_path), writable });
     }
     mounts.sort_by(|a, b| a.place.cmp(&b.place));
-    let mut all = cell.life.ground.other_mounts.clone();
+    let mut all = if machine { cell.life.ground.other_mounts.clone() } else { Vec::new() };
     for (name, place) in [("hosts", "/etc/hosts"), ("resolv.conf", "/etc/resolv.conf")] {
         all.push(Mount { source: cell.life.dir.join(name), place: place.into(), writable: true });
     }
@@ -326,9 +335,12 @@ fn mounts(cell: &Cell, spec: &Container, env: &BTreeMap<String, String>) -> Resu
     Ok(all)
 }
 
-fn make_sub_path(path: &Path) -> Result<()> {
+/// Makes a directory in a volume, which has the mode and the group of the volume.
+fn make_sub_path(volume: &Path, within: &str) -> Result<()> {
+    let path = volume.join(within);
     if !path.exists() {
-        std::fs::create_dir_all(path).with_context(|| format!("failed to make {}", path.display()))?;
+        std::fs::create_dir_all(&path).with_context(|| format!("failed to make {}", path.display()))?;
+        std::fs::set_permissions(&path, std::fs::metadata(volume)?.permissions())?;
     }
     Ok(())
 }

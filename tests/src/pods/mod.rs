@@ -6,10 +6,15 @@
 //! for claims whose StorageClass names [`PROVISIONER`]. The garden needs its kube-controller-manager.
 //!
 //! **What a container is.** The programs that its image stands for ([`Images`]), in namespaces made by `unshare` of util-linux:
-//! a root of its own (the root of the machine, with `/run` and `/tmp` empty; what is written there vanishes with the container),
-//! its volumes at their real places, the network of its Pod with a localhost of its own, the host name of its Pod, an environment
-//! of its own. Processes and users are those of the machine: everything runs as root, and a Pod sees all processes. The root
-//! user is needed; without it the start fails and says so.
+//! a root of its own (that of its image, or the root of the machine, with `/run` and `/tmp` empty; what is written there vanishes
+//! with the container), its volumes at their real places, the network of its Pod with a localhost of its own, the host name of its
+//! Pod, an environment of its own. A Pod sees all processes of the machine. The root user is needed; without it the start fails and
+//! says so.
+//!
+//! **Who a container is.** As under a kubelet: user, groups, `runAsNonRoot`, `allowPrivilegeEscalation`, capabilities that are
+//! dropped, `readOnlyRootFilesystem`, and of volumes `fsGroup` and modes. A container without a word about capabilities has all of
+//! them. Seccomp, AppArmor and SELinux are left out without a word. What runs beside a container, a probe or a hook, runs as its
+//! user, and may have more capabilities when that is root.
 //!
 //! **What is where.** Pods have addresses 10.101.0.0/16 (first node), 10.102.0.0/16 and so on, which only they can reach, over
 //! routes that a test may cut. They find kube-apiserver at `kubernetes.default.svc`, 10.0.0.1:443, as in any cluster, with the token
@@ -20,7 +25,7 @@
 //!
 //! **What is left out**, each with a message of its own where a Pod asks for it: `postStart`, hooks by HTTP, gRPC probes,
 //! `resourceFieldRef`, block devices, other volumes than `configMap`, `secret`, `projected`, `downwardAPI`, `emptyDir`,
-//! `hostPath` and claims. Without a word: `securityContext`, `hostNetwork`, `hostAliases`, limits of resources,
+//! `hostPath` and claims. Without a word: `hostNetwork`, `hostAliases`, limits of resources,
 //! `activeDeadlineSeconds`, ephemeral containers. Restarts back off from 250 ms to 5 s, and volumes of
 //! ConfigMaps and Secrets follow within 2 s.
 
@@ -43,6 +48,7 @@ mod pod;
 mod probe;
 mod root;
 mod roster;
+mod security;
 mod service_proxy;
 mod slow;
 mod status;
@@ -76,7 +82,7 @@ pub use balancer::Balancer;
 pub use egress::Egress;
 pub use firewall::{Firewall, SlowZone};
 use host::Host;
-pub use image::{Image, Images};
+pub use image::{Image, ImageConfig, Images};
 pub use network::PodNetwork;
 use node::NodeSpec;
 pub use node_network::{NetworkNode, NodeNetwork};

@@ -22,6 +22,7 @@ use tokio::time::sleep;
 use super::Ground;
 use super::container::{self, Restart, Stop, stopped};
 use super::environment::Facts;
+use super::security::VolumeOwner;
 use super::status::{Observed, State, Transitions, is_sidecar, render};
 use super::volume::Supply;
 use super::wire::{DNS_IP, Sandbox};
@@ -104,7 +105,7 @@ impl Life {
         self.spec().hostname.unwrap_or_else(|| self.name.clone())
     }
 
-    fn spec(&self) -> PodSpec {
+    pub(super) fn spec(&self) -> PodSpec {
         self.pod.borrow().spec.clone().unwrap_or_default()
     }
 
@@ -369,7 +370,9 @@ impl Cell {
         let none = BTreeMap::new;
         let (pod_ip, host_ip) = (self.sandbox.ip, life.host_ip());
         let facts = Facts { pod: &pod, pod_ip, host_ip, config_maps: none(), secrets: none() };
-        let supply = Supply { client: &life.ground.client, api: &life.ground.api, facts: &facts };
+        let owner = VolumeOwner::of(&life.spec())?;
+        let (client, api, wire) = (&life.ground.client, &life.ground.api, life.ground.wire.as_ref());
+        let supply = Supply { client, api, wire, facts: &facts, owner };
         for volume in life.spec().volumes.iter().flatten().filter(|volume| wanted(volume)) {
             let dir = life.dir.join("volumes").join(&volume.name);
             let brought = supply.bring(volume, &dir).await;

@@ -3,5 +3,6 @@
 mod cert_manager;
 mod fleet;
 mod garden;
+mod image;
 mod seed;
 mod upgrade;

@@ -68,7 +68,7 @@ impl World {
         let images = Images::default().with(IMAGE, operator::image()?);
         let runner =
             PodRunner::start(env, &garden, PodRunnerOptions { images, ..Default::default() }).await?;
-        let backups = env.make_dir("backups")?;
+        let backups = operator::make_store(env)?;
         let world = Self { garden, apiserver, webhook, certs, runner, backups, _store: store };
         world.start_controllers().await?;
         world.make_etcd().await?;

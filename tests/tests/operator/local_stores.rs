@@ -1,7 +1,7 @@
 //! Stores on directories of nodes: only where the operator allows it.
 
 use anyhow::{Result, ensure};
-use repot_tests::run;
+use repot_tests::{operator, run};
 use serde_json::{Value, json};
 
 use super::world::{TestNamespace, etcd, spec};
@@ -27,7 +27,7 @@ pub async fn is_refused(place: &TestNamespace, name: &str, why: &str) -> Result<
 fn stores_outside_of_the_allowed_directory_are_refused_and_nothing_is_made() {
     run(async |env| {
         let place = TestNamespace::make("operator-local").await?;
-        let own = env.make_dir("store")?.display().to_string();
+        let own = operator::make_store(env)?.display().to_string();
         let local = |container: &str, prefix: &str| json!({"provider": "Local", "container": container, "prefix": prefix});
         let above = format!("{own}/../../../../etc");
         for (name, store, source, why) in [

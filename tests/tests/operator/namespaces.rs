@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::pods::{Images, PodRunner, PodRunnerOptions};
 use repot_tests::repot::Repot;
-use repot_tests::{Shared, TestEnv, namespace, run, start_shared};
+use repot_tests::{Shared, TestEnv, namespace, operator, run, start_shared};
 use serde_json::{Value, json};
 
 use super::world::{
@@ -47,7 +47,7 @@ impl World {
         let apiserver_flags = flags.map(|(name, path)| format!("--{name}={}", path.display())).to_vec();
         let options = GardenOptions { controller_manager: true, apiserver_flags, ..GardenOptions::default() };
         let garden = Garden::start_with(env, options).await?;
-        let store = env.make_dir("backups")?.display().to_string();
+        let store = operator::make_store(env)?.display().to_string();
         let flags = [storage_flags(env)?, vec!["--serve=seed".to_owned()]].concat();
         let repot = Repot::behind(env, &garden, &[(GROUP, VERSION)], flags).await?;
         let images = Images::default().with(IMAGE, image()?);

@@ -1,6 +1,6 @@
 use anyhow::{Context, Result, ensure};
-use repot_tests::run;
 use repot_tests::wait::until;
+use repot_tests::{operator, run};
 use serde_json::{Value, json};
 
 use super::world::{DEADLINE, Member, TestNamespace, holds, reason, spec};
@@ -52,7 +52,7 @@ fn leases_and_events_tell_of_members_and_conditions_of_volumes_clusters_and_back
     run(async |env| {
         let place = TestNamespace::make("operator-reports").await?;
         let mut wanted = spec(1);
-        let dir = env.make_dir("store")?.display().to_string();
+        let dir = operator::make_store(env)?.display().to_string();
         wanted["backup"]["store"] = json!({"provider": "Local", "container": dir, "prefix": "a"});
         place.apply(wanted).await?;
         place.until_members(1, "main").await?;

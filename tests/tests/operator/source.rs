@@ -2,7 +2,7 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use repot_tests::dns::{DnsServer, ZONE};
 use repot_tests::pods::Image;
-use repot_tests::{binaries, run};
+use repot_tests::{binaries, operator, run};
 use serde_json::{Value, json};
 
 use super::world::{TestNamespace, etcd, holds, is_ready, reason, spec};
@@ -22,7 +22,7 @@ fn store(dir: &str, prefix: &str) -> Value {
 fn etcd_goes_on_from_the_final_snapshot_of_another_and_waits_for_it() {
     run(async |env| {
         let place = TestNamespace::make("operator-source").await?;
-        let dir = env.make_dir("store")?.display().to_string();
+        let dir = operator::make_store(env)?.display().to_string();
         place.apply(with_store(1, &dir, "a")).await?;
         place.until_members(1, "main").await?;
         place.member(0).await?.put("a", "1").await?;
@@ -86,7 +86,7 @@ fn etcd_goes_on_when_the_owner_before_does_not_serve_any_more() {
         let dns = DnsServer::start(env).await?;
         dns.set("owner", &["seed-b/2"]).await?;
         let server = name_server(&place, &dns).await?;
-        let dir = env.make_dir("store")?.display().to_string();
+        let dir = operator::make_store(env)?.display().to_string();
         place.apply(with_store(1, &dir, "a")).await?;
         place.until_members(1, "main").await?;
         place.member(0).await?.put("a", "1").await?;

@@ -1,7 +1,7 @@
 //! An Etcd that follows the snapshots of another one until it is told to found its own.
 
 use anyhow::{Context, Result, ensure};
-use repot_tests::run;
+use repot_tests::{operator, run};
 use serde_json::{Value, json};
 
 use super::world::{TestNamespace, etcd, spec};
@@ -34,7 +34,7 @@ fn revision(status: &Value) -> Option<i64> {
 fn standby_is_one_member_until_it_founds_and_then_the_etcd_grows() {
     run(async |env| {
         let place = TestNamespace::make("operator-standby").await?;
-        let dir = env.make_dir("store")?.display().to_string();
+        let dir = operator::make_store(env)?.display().to_string();
         place.apply(with_store(1, &dir, "a")).await?;
         place.until_members(1, "main").await?;
         place.member(0).await?.put("a", "1").await?;

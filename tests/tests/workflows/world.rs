@@ -10,7 +10,7 @@ use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::pods::{Image, Images, PodRunner, PodRunnerOptions};
 use repot_tests::repot::{Repot, program};
 use repot_tests::wait::{Hopeless, until};
-use repot_tests::{Shared, SharedRef, TestEnv, binaries, namespace, start_shared};
+use repot_tests::{Shared, SharedRef, TestEnv, binaries, namespace, operator, start_shared};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout};
@@ -81,7 +81,7 @@ impl World {
         let garden = Garden::start_with(env, options).await?;
         let flags = [flags(env)?, vec!["--serve=seed".to_owned()]].concat();
         let repot = Repot::behind(env, &garden, &[(GROUP, VERSION)], flags).await?;
-        let store = env.make_dir("backups")?;
+        let store = operator::make_store(env)?;
         let options = PodRunnerOptions { images: images()?, ..PodRunnerOptions::default() };
         let runner = PodRunner::start(env, &garden, options).await?;
         let classes =
@@ -116,7 +116,7 @@ impl World {
             "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8081}, "periodSeconds": 1},
         });
         let spec = json!({
-            "serviceAccountName": CONTROLLERS, "containers": [container],
+            "serviceAccountName": CONTROLLERS, "securityContext": operator::pod_security(), "containers": [container],
             "volumes": [{"name": "store", "hostPath": {"path": self.store}}],
         });
         json!({

@@ -4,6 +4,7 @@ mod containers;
 mod etcd;
 mod firewall;
 mod lost;
+mod security;
 mod volumes;
 mod workloads;
 pub(crate) mod world;
