@@ -122,6 +122,25 @@ fn assert_pods(context: &str, object: &Value, objects: &BTreeMap<Key, &Value>) {
     assert!(objects.contains_key(&account), "{context}: there is no {account:?}");
 }
 
+/// The aggregator of kube-apiserver reads EndpointSlices since Kubernetes 1.34, and Endpoints before.
+#[test]
+fn a_virtual_garden_gets_endpoints_that_its_aggregator_reads() {
+    let address = "10.0.0.1";
+    let values = format!("mode=application,{SUBJECT},garden.apiserverAddress={address}");
+    let path = super::deploy("charts/repot-garden").display().to_string();
+    for (version, has_endpoints) in [("1.32.4", true), ("1.33.0", true), ("1.34.0", false), ("1.36.3", false)]
+    {
+        let args = ["template", "repot", &path, "--kube-version", version, "--set", &values];
+        let text = String::from_utf8(super::helm(&args).stdout).expect("UTF-8");
+        let objects = super::documents(&text);
+        let of_kind = |kind: &str| objects.iter().find(|object| object["kind"] == kind);
+        let slice = of_kind("EndpointSlice").expect("an EndpointSlice");
+        assert_eq!(slice["endpoints"][0]["addresses"][0], address, "{version}");
+        let endpoints = of_kind("Endpoints").map(|object| &object["subsets"][0]["addresses"][0]["ip"]);
+        assert_eq!(endpoints.is_some_and(|ip| ip == address), has_endpoints, "{version}");
+    }
+}
+
 /// gardener-resource-manager keeps one object of a kind and a name for each file of a chart.
 #[test]
 fn a_file_has_one_object_of_a_kind_and_name() {
