@@ -2,6 +2,7 @@
 // a line each, and gets for each line one line of JSON: {"ok": true, ...} or {"ok": false, "reason": "..."}.
 //
 //	clientgo follow   informers and watches of every kind, and a writer: write, rest, verify, stats
+//	clientgo load     requests at a steady rate, and how many of them failed, when and how: mark, report, verify
 //	clientgo apply    one scenario of server-side apply with two managers; ends by itself
 //	clientgo until    waits for one object with UntilWithSync; ends by itself
 //	clientgo forms    compares what the metadata client gets in protobuf with the same in JSON; ends by itself
@@ -23,10 +24,10 @@ type answer map[string]any
 
 func main() {
 	commands := map[string]func(context.Context, []string) error{
-		"follow": follow, "apply": apply, "until": until, "forms": forms, "decode": decode, "goldens": goldens,
+		"follow": follow, "load": load, "apply": apply, "until": until, "forms": forms, "decode": decode, "goldens": goldens,
 	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: clientgo follow|apply|until|forms|decode|goldens [flags]; --help tells the flags of each")
+		fmt.Fprintln(os.Stderr, "usage: clientgo follow|load|apply|until|forms|decode|goldens [flags]; --help tells the flags of each")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](context.Background(), os.Args[2:]); err != nil {

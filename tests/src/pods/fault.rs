@@ -10,7 +10,7 @@ use kube::Api;
 
 use super::roster::Running;
 use super::wire::Cut;
-use super::{PodRunner, node, wire};
+use super::{Firewall, PodRunner, node, wire};
 
 impl PodRunner {
     /// Kills a container's process (SIGKILL), as the kernel does when memory runs out.
@@ -76,6 +76,19 @@ impl PodRunner {
         let index = self.index(node)?;
         self.ground.nodes[index].beats.store(beats, Ordering::Relaxed);
         if beats { node::set_ready(&self.ground, index, true).await } else { Ok(()) }
+    }
+
+    /// Ends a node as a loss of power does: no packet passes between its Pods and anybody else, their processes are killed, and its
+    /// heartbeat ends. Nobody is told: connections stay and wait. It does not come back.
+    pub async fn lose(&self, node: &str) -> Result<()> {
+        let index = self.index(node)?;
+        let (wire, range) = (&self.ground.wire, self.ground.nodes[index].range);
+        // First the network, because the kernel closes connections of a process that is killed.
+        Firewall::new(wire.clone()).isolate(&format!("lost_{range}"), &[wire::pods_of(range)]).await?;
+        // Without a route to Pods whose interfaces are gone, connections to them would be refused.
+        wire.in_hub("ip", &["route", "replace", &wire::range(range), "dev", "lo"]).await?;
+        self.ground.nodes[index].lose();
+        Ok(())
     }
 
     /// Where a test finds the files of a claim.

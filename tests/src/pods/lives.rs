@@ -40,6 +40,19 @@ pub(super) async fn follow(
     }
 }
 
+/// The life of a Pod. With its node it ends at once, and nobody is told.
+async fn live(ground: Arc<Ground>, node: usize, pod: watch::Receiver<Arc<Pod>>) {
+    let (namespace, name) = {
+        let metadata = &pod.borrow().metadata;
+        (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+    };
+    tokio::select! {
+        () = ground.nodes[node].until_lost() => {}
+        () = pod::run(ground.clone(), node, pod) => return,
+    }
+    ground.roster.end_all(&format!("{namespace}/{name}/"));
+}
+
 /// The Pods of our nodes, by uid.
 struct Lives {
     ground: Arc<Ground>,
@@ -60,7 +73,7 @@ impl Lives {
             None => {
                 let (channel, receiver) = watch::channel(pod);
                 self.channels.insert(uid, channel);
-                self.tasks.spawn(pod::run(self.ground.clone(), node, receiver));
+                self.tasks.spawn(live(self.ground.clone(), node, receiver));
             }
         }
     }

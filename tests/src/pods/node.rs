@@ -12,6 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::Ground;
@@ -37,13 +38,28 @@ pub(super) struct NodeSpec {
     pub beats: AtomicBool,
     /// Whether the node says that it is ready.
     pub ready: AtomicBool,
+    /// Whether it has lost its power.
+    pub lost: watch::Sender<bool>,
 }
 
 impl NodeSpec {
     /// A node that is well, whose address is the gateway of its Pods.
     pub(super) fn new(name: String, labels: BTreeMap<String, String>, range: usize) -> Self {
         let (beats, ready) = (AtomicBool::new(true), AtomicBool::new(true));
-        Self { name, labels, range, address: wire::gateway(range), beats, ready }
+        let lost = watch::Sender::new(false);
+        Self { name, labels, range, address: wire::gateway(range), beats, ready, lost }
+    }
+
+    /// Returns when it has lost its power.
+    pub(super) async fn until_lost(&self) {
+        // The sender lives as long as the node.
+        let _ = self.lost.subscribe().wait_for(|lost| *lost).await;
+    }
+
+    /// Ends its heartbeat and its Pods.
+    pub(super) fn lose(&self) {
+        self.beats.store(false, Ordering::Relaxed);
+        self.lost.send_replace(true);
     }
 }
 

@@ -56,6 +56,16 @@ impl Roster {
         }
     }
 
+    /// Kills all whose names begin so.
+    pub(super) fn end_all(&self, prefix: &str) {
+        let mut running = lock(&self.running);
+        for (_, process) in
+            running.iter_mut().flat_map(|all| all.extract_if(.., |name, _| name.starts_with(prefix)))
+        {
+            process.kill();
+        }
+    }
+
     /// Kills all, and starts nothing any more.
     pub(super) fn close(&self) {
         for process in lock(&self.running).take().into_iter().flatten() {

@@ -25,6 +25,7 @@ const FOREIGN: &[&str] = &[
     "millis",
     "name",
     "nocapture",
+    "node-monitor-grace-period",
     "multi-arch",
     "overwrite",
     "past",

@@ -4,5 +4,6 @@ mod cert_manager;
 mod fleet;
 mod garden;
 mod image;
+mod node_loss;
 mod seed;
 mod upgrade;
