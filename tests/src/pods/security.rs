@@ -9,9 +9,10 @@ const PYTHON: &str = "/usr/bin/python3";
 
 /// Changes root, user and rights in the order in which the kernel lets it, and becomes the program of the container.
 ///
-/// The signal at the death of the parent is set again, since the kernel forgets it when the user changes.
+/// The signal at the death of the parent is set again, since the kernel forgets it when the user changes. `warnings` is imported where
+/// modules can be found: `os` imports it when it looks for a program in `PATH`.
 const BECOME: &str = r#"
-import ctypes, json, os, sys
+import ctypes, json, os, sys, warnings
 asked = json.loads(sys.argv[1])
 libc = ctypes.CDLL(None, use_errno=True)
 PDEATHSIG, CAPBSET_READ, CAPBSET_DROP, NO_NEW_PRIVS = 1, 23, 24, 38
