@@ -12,9 +12,8 @@ use repot_tests::clientgo::ClientGo;
 use repot_tests::etcd::EtcdCluster;
 use repot_tests::install::{NAMESPACE, World};
 use repot_tests::pki::{Ca, random_bytes};
-use repot_tests::pods::Image;
 use repot_tests::wait::until;
-use repot_tests::{repot, run};
+use repot_tests::{oci, repot, run};
 use serde_json::{Value, json};
 
 const RELEASE: &str = "repot-garden";
@@ -92,7 +91,9 @@ async fn move_there_and_back(
 /// What the earlier program needs and cannot make; values that say so.
 async fn prepare(env: &TestEnv, world: &World<'_>) -> Result<Vec<String>> {
     world.apply_gardener_kinds().await?;
-    world.runner.images().add(&format!("repot:{PREVIOUS}"), Image::of(repot::previous_program()?));
+    let root = env.make_dir("image-previous")?.join("root");
+    let image = oci::around(&[repot::previous_program()?], &root).await?;
+    world.runner.images().add(&format!("repot:{PREVIOUS}"), image);
     let ca = Ca::new("upgrade")?;
     let key = STANDARD.encode(random_bytes::<32>()?);
     let config = json!({
