@@ -19,7 +19,7 @@ const START_DEADLINE: Duration = Duration::from_secs(120);
 const NAMESPACE: &str = "garden";
 const SERVICE: &str = "gardener-apiserver";
 /// What it serves, as `pkg/apiserver/apis.go` of Gardener lists it.
-const SERVED: &[(&str, &str)] = &[
+pub(crate) const SERVED: &[(&str, &str)] = &[
     ("core.gardener.cloud", "v1beta1"),
     ("core.gardener.cloud", "v1"),
     ("seedmanagement.gardener.cloud", "v1alpha1"),
@@ -107,7 +107,8 @@ fn spec(env: &TestEnv, garden: &Garden, options: GardenerOptions, port: u16) -> 
         .flag("feature-gates", format!("LiveControlPlaneMigration={}", options.live_migration)))
 }
 
-fn landscape() -> [Value; 4] {
+/// What Seeds and Shoots of this module refer to.
+pub(crate) fn landscape() -> [Value; 4] {
     let kinds = [PROFILE, OTHER_PROVIDER]
         .map(|provider| EXTENSIONS.map(|kind| json!({"kind": kind, "type": provider})));
     let kinds = kinds.concat();

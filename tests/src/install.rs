@@ -8,7 +8,7 @@ use crate::oci::{self, Archive};
 use crate::pods::{Egress, Image, PodRunner, PodRunnerOptions};
 use crate::{TestEnv, binaries, repot, tool};
 use anyhow::{Result, ensure};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::process::Command;
 
 /// Namespace of the releases.
@@ -72,6 +72,15 @@ impl<'a> World<'a> {
 
     /// The same with images of a source.
     pub async fn start_with(env: &'a TestEnv, nodes: usize, source: &ImageSource) -> Result<Self> {
+        let world = Self::start_bare(env, nodes, source).await?;
+        let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+        let metadata = json!({"name": NAMESPACE, "labels": labels});
+        world.garden.apply(&[json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})]).await?;
+        Ok(world)
+    }
+
+    /// The same without the namespace of Repot.
+    pub async fn start_bare(env: &'a TestEnv, nodes: usize, source: &ImageSource) -> Result<Self> {
         let egress = Egress::prepare(env)?;
         let options = GardenOptions {
             controller_manager: true,
@@ -93,10 +102,10 @@ impl<'a> World<'a> {
         for (name, beside) in IMAGES {
             runner.images().add(&format!("{name}:0.1.0"), source.image(env, name, beside).await?);
         }
-        let namespace = |name: &str, labels: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
-        let restricted = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+        let garden_namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "garden"}});
         let class = PodRunner::storage_class("standard", "WaitForFirstConsumer", "Delete");
-        garden.apply(&[namespace(NAMESPACE, restricted), namespace("garden", json!({})), class]).await?;
+        garden.apply(&[garden_namespace, class]).await?;
         Ok(Self { env, garden, runner })
     }
 
@@ -111,8 +120,13 @@ impl<'a> World<'a> {
 
     /// Runs helm in the namespace of Repot.
     pub async fn helm(&self, args: &[&str]) -> Result<String> {
+        self.helm_in(NAMESPACE, args).await
+    }
+
+    /// Runs helm in another namespace.
+    pub async fn helm_in(&self, namespace: &str, args: &[&str]) -> Result<String> {
         let mut command = Command::new(binaries::find("helm")?);
-        command.args(args).args(["--namespace", NAMESPACE]).current_dir(self.env.path());
+        command.args(args).args(["--namespace", namespace]).current_dir(self.env.path());
         command.env("HOME", self.env.path()).env("KUBECONFIG", self.garden.kubeconfig());
         tool::run(command, b"").await?.text()
     }
@@ -151,6 +165,11 @@ impl<'a> World<'a> {
     /// Runs kubectl as the administrator.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         self.garden.kubectl(args).await?.text()
+    }
+
+    /// The directory of the test.
+    pub fn path(&self) -> &Path {
+        self.env.path()
     }
 
     /// A file of the test's own.

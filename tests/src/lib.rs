@@ -13,6 +13,7 @@
 //! | [`aggregate`] | registration of a server behind the garden |
 //! | [`gardener`] | gardener-apiserver behind a garden, and what Shoots need there |
 //! | [`gardener_controllers`] | gardener-controller-manager beside it |
+//! | [`virtual_garden`] | the control plane of a garden without nodes, as Pods, with Gardener's own programs |
 //! | [`install`] | a cluster whose kube-apiserver reaches Pods, and helm with the charts |
 //! | [`cert_manager`] | cert-manager in a garden |
 //! | [`oci`] | the container images of Repot as root directories |
@@ -68,6 +69,7 @@ pub mod sites;
 pub mod test_env;
 pub mod tool;
 pub mod turn;
+pub mod virtual_garden;
 pub mod wait;
 pub mod webhook;
 
