@@ -7,7 +7,7 @@ use repot_tests::wait::until;
 use repot_tests::{TestEnv, oci, run};
 use serde_json::{Value, json};
 
-use super::world::{DEADLINE, TestNamespace, container, pod, shell};
+use super::world::{DEADLINE, TestNamespace, container, is_ready, pod, shell};
 
 const USER: u32 = 65532;
 
@@ -22,19 +22,19 @@ fn limited() -> Value {
 
 /// Shell functions: `say` writes lines of the report, `can` whether a file can be made.
 const REPORT: &str = r#"
-say() { echo "$@" >>/env/report.new; }
+say() { echo "$@" >>/env/report; }
 can() { if (: >"$1") 2>/dev/null; then say "$1 yes"; else say "$1 no"; fi; }
 while read -r name value; do
   case $name in Uid: | Gid: | Groups: | CapEff: | CapPrm: | CapBnd: | NoNewPrivs:) say "$name" $value ;; esac
 done </proc/self/status
 "#;
 
-/// A Pod that writes a report into a directory of the test, which every user may write.
+/// What a Pod writes into a directory of the test, which every user may write: the report, and what the script adds to it.
 async fn report(env: &TestEnv, place: &TestNamespace, mut spec: Value, script: &str) -> Result<Vec<String>> {
     let dir = env.make_dir("reports")?;
     std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o777))?;
     let main = &mut spec["containers"][0];
-    main["command"] = json!(["sh", "-c", format!("{REPORT}{script}\nmv /env/report.new /env/report")]);
+    main["command"] = json!(["sh", "-c", format!("{REPORT}{script}\nsay end")]);
     main["name"] = "main".into();
     add(&mut main["volumeMounts"], json!({"name": "env", "mountPath": "/env"}));
     add(&mut spec["volumes"], json!({"name": "env", "hostPath": {"path": dir}}));
@@ -42,9 +42,10 @@ async fn report(env: &TestEnv, place: &TestNamespace, mut spec: Value, script: &
     place.apply(&[pod("reporter", spec)]).await?;
     let file = dir.join("report");
     until("the report", DEADLINE, async || {
-        let found = std::fs::read_to_string(&file);
-        ensure!(found.is_ok(), "the pod is {}", place.get("pod", "reporter").await?["status"]);
-        Ok(found?.lines().map(str::to_owned).collect())
+        let found = std::fs::read_to_string(&file).unwrap_or_default();
+        let over = found.ends_with("end\n");
+        ensure!(over, "it is {found:?}, and the pod {}", place.get("pod", "reporter").await?["status"]);
+        Ok(found.lines().map(str::to_owned).collect())
     })
     .await
 }
@@ -175,15 +176,15 @@ fn image_with_a_root_directory_shows_only_what_is_in_it() {
 fn command_in_a_hook_runs_in_the_root_directory_of_the_image_as_its_user() {
     run(async |env| {
         let place = TestNamespace::make("security-hook").await?;
-        let image = oci::around(&["/bin/sh".into()], &env.path().join("root")).await?;
+        let image = oci::around(&["/bin/sh".into(), "/bin/sleep".into()], &env.path().join("root")).await?;
         place.world.runner.images().add("hooked", image);
         let ready = r#"while read -r name uid rest; do [ "$name" = Uid: ] && [ "$uid" = 65532 ] && [ -e /etc/nsswitch.conf ] && ! [ -e /bin ] && exit 0; done </proc/self/status; exit 1"#;
         let main = json!({
-            "name": "main", "image": "hooked", "command": ["sh", "-c", "trap 'exit 0' TERM; while :; do read -r line </proc/self/stat; done"],
+            "name": "main", "image": "hooked", "command": ["sleep", "600"],
             "readinessProbe": {"exec": {"command": ["sh", "-c", ready]}},
         });
-        place.apply(&[pod("p", json!({"containers": [main]}))]).await?;
-        place.until("pod", "p", "ready", super::world::is_ready).await.map(drop)
+        place.apply(&[pod("p", json!({"containers": [main], "terminationGracePeriodSeconds": 1}))]).await?;
+        place.until("pod", "p", "ready", is_ready).await.map(drop)
     });
 }
 
