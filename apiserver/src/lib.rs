@@ -26,6 +26,7 @@ mod needs;
 pub mod negotiate;
 pub mod openapi;
 pub mod orphans;
+pub mod peers;
 pub mod pretty;
 mod protobuf;
 pub mod registry;

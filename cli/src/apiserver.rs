@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     high_water::MarkFlags,
     limits::LimitFlags,
+    peers::PeerFlags,
     run,
     serving::{self, duration},
     store,
@@ -144,6 +145,8 @@ pub struct Flags {
     #[command(flatten)]
     mark: MarkFlags,
     #[command(flatten)]
+    peers: PeerFlags,
+    #[command(flatten)]
     serving: serving::ServingFlags,
     #[command(flatten)]
     audit: crate::audit::AuditFlags,
@@ -213,6 +216,7 @@ pub async fn run(flags: Flags, traces: Traces) -> anyhow::Result<()> {
     let namespaces = Namespaces::follow(cluster.clone(), end.clone());
     let admission = Admission::follow(&cluster, flags.max_admission_review_bytes, &end);
     let group_conflict = group_conflict(&flags, cluster, &end);
+    flags.peers.watch(&stop).await?;
     let parts = Parts {
         store,
         resources: registry::resources(flags.serve.into(), &flags.shootstate_group),

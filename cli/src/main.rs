@@ -17,6 +17,7 @@ mod leading;
 mod limits;
 mod logging;
 mod owner;
+mod peers;
 mod preflight;
 mod run;
 mod serving;

@@ -17,6 +17,8 @@ pub const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 pub const TRIMMED: &str = "migration.gardener.cloud/trimmed";
 /// The newest resource version of a store, on a Lease (Repot).
 pub const HIGH_WATER_MARK: &str = "migration.gardener.cloud/high-water-mark";
+/// Condition of the Pod of an API server that has marked the Pod of another one as not ready (Repot).
+pub const MARKS_PEER: &str = "migration.gardener.cloud/marks-peer";
 
 /// Group of Gardener's extension kinds, and of SubnetIsolation (GEP-21).
 pub const EXTENSIONS_GROUP: &str = "extensions.gardener.cloud";

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, core::Collector};
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, core::Collector};
 
 fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
     // Names and labels are constants: the tests of this file make them all.
@@ -79,6 +79,18 @@ pub static ACCESS_REVIEW_SECONDS: LazyLock<HistogramVec> = LazyLock::new(|| {
         "Time of SubjectAccessReviews, by HTTP code.",
     )
 });
+/// Pods of other API servers that this one has marked as not ready, because they did not answer.
+pub static PEERS_MARKED: LazyLock<IntCounter> = LazyLock::new(|| {
+    let help =
+        "Pods of other API servers that this one has marked as not ready, because they did not answer.";
+    counter("repot_peers_marked_unready_total", help)
+});
+/// Other ready API servers that do not answer now.
+pub static PEERS_UNREACHABLE: LazyLock<IntGauge> = LazyLock::new(|| {
+    let help = "Other API servers that are ready and have not answered for three seconds.";
+    #[expect(clippy::expect_used, reason = "constants, proved by a test")]
+    IntGauge::new("repot_peers_unreachable", help).expect("a valid name")
+});
 
 /// All of them, for a registry.
 pub(super) fn all() -> Vec<Box<dyn Collector>> {
@@ -96,6 +108,8 @@ pub(super) fn all() -> Vec<Box<dyn Collector>> {
         Box::new(TOKEN_REVIEW_SECONDS.clone()),
         Box::new(ACCESS_REVIEWS.clone()),
         Box::new(ACCESS_REVIEW_SECONDS.clone()),
+        Box::new(PEERS_MARKED.clone()),
+        Box::new(PEERS_UNREACHABLE.clone()),
     ]);
     all
 }
@@ -104,6 +118,6 @@ pub(super) fn all() -> Vec<Box<dyn Collector>> {
 mod tests {
     #[test]
     fn all_can_be_made() {
-        assert_eq!(super::all().len(), 14);
+        assert_eq!(super::all().len(), 16);
     }
 }

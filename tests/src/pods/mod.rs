@@ -46,6 +46,7 @@ mod node;
 mod node_network;
 mod pod;
 mod probe;
+mod report;
 mod root;
 mod roster;
 mod security;

@@ -13,8 +13,7 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use serde_json::{Value, json};
+use kube::api::{DeleteParams, Preconditions};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -23,12 +22,12 @@ use super::Ground;
 use super::container::{self, Restart, Stop, stopped};
 use super::environment::Facts;
 use super::security::VolumeOwner;
-use super::status::{Observed, State, Transitions, is_sidecar, render};
+use super::status::{Observed, State, is_sidecar};
 use super::volume::Supply;
 use super::wire::{DNS_IP, Sandbox};
 
 /// How long until something that failed is tried again.
-const RETRY: Duration = Duration::from_millis(200);
+pub(super) const RETRY: Duration = Duration::from_millis(200);
 /// How often volumes of ConfigMaps and Secrets are brought up to date; a kubelet takes a minute or so.
 const REFRESH: Duration = Duration::from_secs(2);
 /// What a Pod without a word about it gets.
@@ -38,9 +37,9 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 pub(super) struct Life {
     pub ground: Arc<Ground>,
     pub namespace: String,
-    name: String,
-    uid: String,
-    node: usize,
+    pub name: String,
+    pub uid: String,
+    pub node: usize,
     /// Logs, and volumes that end with it.
     pub dir: PathBuf,
     /// As the API last had it; closed when it is gone from there.
@@ -252,48 +251,6 @@ impl Life {
         });
     }
 
-    /// Writes the status whenever it changes, until the pod is over and that is written.
-    async fn report(&self) {
-        let (mut seen, mut pod) = (self.seen.subscribe(), self.pod.clone());
-        let (mut written, mut transitions) = (Value::Null, Transitions::new());
-        loop {
-            let (now, current) = (seen.borrow_and_update().clone(), pod.borrow_and_update().clone());
-            let status = render(&current, &now, Timestamp::now(), &mut transitions);
-            if status != written {
-                match self.write(&status).await {
-                    Written::Done => written = status,
-                    Written::Gone => return,
-                    Written::Failed => {
-                        sleep(RETRY).await;
-                        continue;
-                    }
-                }
-            }
-            if now.over {
-                return;
-            }
-            tokio::select! {
-                _ = seen.changed() => {}
-                Ok(()) = pod.changed() => {}
-            }
-        }
-    }
-
-    async fn write(&self, status: &Value) -> Written {
-        // With the uid, so that it is never written to a successor of the same name.
-        let patch = json!({"metadata": {"uid": self.uid}, "status": status});
-        let params = PatchParams::default();
-        match self.pods().patch_status(&self.name, &params, &Patch::Strategic(&patch)).await {
-            Ok(_) => Written::Done,
-            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Written::Gone,
-            Err(kube::Error::Api(status)) if status.code == 422 => {
-                eprintln!("pod runner: the status of {} was refused: {}", self.key(), status.message);
-                Written::Failed
-            }
-            Err(_) => Written::Failed,
-        }
-    }
-
     /// Takes it out of the API, now that nothing of it runs.
     async fn remove(&self) {
         let uid = Some(self.uid.clone());
@@ -309,11 +266,11 @@ impl Life {
         let _ = fs::remove_dir_all(self.dir.join("volumes"));
     }
 
-    fn pods(&self) -> Api<Pod> {
+    pub(super) fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.ground.client.clone(), &self.namespace)
     }
 
-    fn key(&self) -> String {
+    pub(super) fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
@@ -329,14 +286,6 @@ impl Life {
         let resolver = format!("nameserver {DNS_IP}\n{search}\noptions ndots:5\n");
         fs::write(self.dir.join("resolv.conf"), resolver).context("failed to write resolv.conf")
     }
-}
-
-/// What came of writing a status.
-enum Written {
-    Done,
-    Failed,
-    /// The pod is not in the API any more.
-    Gone,
 }
 
 impl Cell {

@@ -80,6 +80,13 @@ pub(super) fn render(pod: &Pod, seen: &Observed, now: Timestamp, transitions: &m
     })
 }
 
+/// Whether the API has the conditions of a rendered status, as far as it knows them.
+pub(super) fn is_written(pod: &Pod, rendered: &Value) -> bool {
+    let stored = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let mut ours = rendered["conditions"].as_array().into_iter().flatten();
+    ours.all(|our| stored.iter().all(|theirs| our["type"] != theirs.type_ || our["status"] == theirs.status))
+}
+
 fn phase(spec: &PodSpec, seen: &Observed) -> &'static str {
     let all: Vec<&Seen> = spec.containers.iter().filter_map(|c| seen.containers.get(&c.name)).collect();
     let failed =
@@ -276,6 +283,21 @@ mod tests {
             [at(1, false), at(2, false), at(3, true), at(4, true)].map(|t| t[17..19].to_owned()),
             ["01", "01", "03", "03"]
         );
+    }
+
+    #[test]
+    fn condition_that_somebody_else_changed_is_not_written() {
+        let seen = observed(&[("s", running(true)), ("a", running(true)), ("b", running(true))]);
+        let status = render(&pod(), &seen, Timestamp::UNIX_EPOCH, &mut Transitions::new());
+        let stored = |kind: &str, status: &str| {
+            let mut pod = pod();
+            let condition = json!({"conditions": [{"type": kind, "status": status}]});
+            pod.status = serde_json::from_value(condition).expect("a status");
+            pod
+        };
+        assert!(is_written(&pod(), &status) && is_written(&stored("Ready", "True"), &status));
+        assert!(is_written(&stored("of/others", "False"), &status));
+        assert!(!is_written(&stored("Ready", "False"), &status));
     }
 
     #[test]

@@ -20,12 +20,16 @@ const SLICE: &str = "kubernetes.io/service-name=repot-apiserver";
 const UNNOTICED: f64 = 50.0 + 15.0;
 /// kube-apiserver's `--request-timeout`, and some time to answer.
 const LONGEST_ANSWER: f64 = 60.0 + 10.0;
+/// Whether API servers watch each other.
+const WATCHED: &str = "--set=apiserver.markLostPeers=true";
+const UNWATCHED: &str = "--set=apiserver.markLostPeers=false";
+const PAUSED: Duration = Duration::from_secs(10);
 
 #[test]
 #[ignore = "minutes, in make soak"]
 fn requests_fail_until_a_lost_node_is_noticed_and_no_acknowledged_write_is_lost() {
     run(async |env| {
-        let (unready, found) = lose_node(env, async |_, _, _| Ok(())).await?;
+        let (unready, found) = lose_node(env, UNWATCHED, async |_, _, _| Ok(())).await?;
         ensure!(unready < UNNOTICED, "the endpoint was there for {unready:.1} s");
         let failed = found["create"]["failed"].as_u64().context("no number")?;
         ensure!(failed > 0, "nobody has noticed that the node is lost: {found}");
@@ -48,8 +52,46 @@ fn requests_fail_no_longer_once_the_pod_of_a_lost_node_is_deleted() {
             println!("two API servers were ready after {:.1} s", began.elapsed().as_secs_f64());
             Ok(())
         };
-        let (unready, _) = lose_node(env, delete).await?;
+        let (unready, _) = lose_node(env, UNWATCHED, delete).await?;
         ensure!(unready < 10.0, "the endpoint was there for {unready:.1} s");
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "minutes, in make soak"]
+fn other_api_server_notices_a_lost_node_within_seconds() {
+    run(async |env| {
+        let look = async |world: &World<'_>, _: &str, pod: &str| marked(world, pod).await;
+        let (unready, _) = lose_node(env, WATCHED, look).await?;
+        ensure!(unready < 10.0, "the endpoint was there for {unready:.1} s");
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "minutes, in make soak"]
+fn api_server_that_is_paused_for_ten_seconds_serves_again_by_itself() {
+    run(async |env| {
+        let (world, _etcd) = two_servers(env, WATCHED).await?;
+        let (node, pod) = one_of_two(&world).await?;
+        let mut load = begin_load(env, &world).await?;
+        let paused = Instant::now();
+        world.runner.freeze(NAMESPACE, &pod, "apiserver")?;
+        until_unready(&world, &node).await?;
+        println!("the endpoint was gone after {:.1} s", paused.elapsed().as_secs_f64());
+        marked(&world, &pod).await?;
+        tokio::time::sleep_until((paused + PAUSED).into()).await;
+        world.runner.resume(NAMESPACE, &pod, "apiserver")?;
+        let resumed = Instant::now();
+        until_ready(&world, &node).await?;
+        println!("it was back {:.1} s after the pause", resumed.elapsed().as_secs_f64());
+        until_calm(&mut load, Duration::from_secs(20)).await?;
+        println!("{:#}", load.ask("verify").await?);
+        ensure!(ready_nodes(&world).await?.contains(&node), "it is not ready any more");
+        let path = "jsonpath={.status.containerStatuses[*].restartCount}";
+        let restarts = world.kubectl(&["get", "pod", &pod, "-n", NAMESPACE, "-o", path]).await?;
+        ensure!(restarts == "0", "it was restarted {restarts} times");
         Ok(())
     });
 }
@@ -58,21 +100,12 @@ fn requests_fail_no_longer_once_the_pod_of_a_lost_node_is_deleted() {
 /// the outcomes of all requests.
 async fn lose_node(
     env: &TestEnv,
+    watched: &str,
     react: impl AsyncFnOnce(&World<'_>, &str, &str) -> Result<()>,
 ) -> Result<(f64, Value)> {
-    let world = World::start(env, 3).await?;
-    world.apply_gardener_kinds().await?;
-    let etcd = EtcdCluster::start(env, 1).await?;
-    let url = etcd.endpoints().first().context("no etcd")?.clone();
-    let port: u16 = url.rsplit(':').next().context("no port")?.parse()?;
-    let servers = format!("--set=storage.etcd.servers={{http://{}}}", world.runner.expose(port)?);
-    world.deploy("install", RELEASE, &["--set=storage.type=etcd", &servers]).await?;
-    world.until_available(API).await?;
+    let (world, _etcd) = two_servers(env, watched).await?;
     let (node, pod) = one_of_two(&world).await?;
-    let mut load = ClientGo::start(env, "load", world.garden.kubeconfig(), &[])?;
-    load.answer().await?;
-    until_calm(&mut load, Duration::from_secs(10)).await?;
-    load.ask("mark").await?;
+    let mut load = begin_load(env, &world).await?;
     let lost = Instant::now();
     world.runner.lose(&node).await?;
     let unready = async {
@@ -97,6 +130,39 @@ async fn lose_node(
     Ok((unready, found))
 }
 
+/// Two API servers on etcd, each on a node, and a third node.
+async fn two_servers<'a>(env: &'a TestEnv, watched: &str) -> Result<(World<'a>, EtcdCluster)> {
+    let world = World::start(env, 3).await?;
+    world.apply_gardener_kinds().await?;
+    let etcd = EtcdCluster::start(env, 1).await?;
+    let url = etcd.endpoints().first().context("no etcd")?.clone();
+    let port: u16 = url.rsplit(':').next().context("no port")?.parse()?;
+    let servers = format!("--set=storage.etcd.servers={{http://{}}}", world.runner.expose(port)?);
+    world.deploy("install", RELEASE, &["--set=storage.type=etcd", &servers, watched]).await?;
+    world.until_available(API).await?;
+    Ok((world, etcd))
+}
+
+/// Clients whose requests are counted from now on.
+async fn begin_load(env: &TestEnv, world: &World<'_>) -> Result<ClientGo> {
+    let mut load = ClientGo::start(env, "load", world.garden.kubeconfig(), &[])?;
+    load.answer().await?;
+    until_calm(&mut load, Duration::from_secs(10)).await?;
+    load.ask("mark").await?;
+    Ok(load)
+}
+
+/// Waits for the Event on a Pod that another API server has marked as not ready.
+async fn marked(world: &World<'_>, pod: &str) -> Result<()> {
+    let of_pod = format!("--field-selector=involvedObject.name={pod},reason=PeerUnreachable");
+    until("the Event on the Pod", Duration::from_secs(60), async || {
+        let found = world.kubectl(&["get", "events", "-n", NAMESPACE, &of_pod, "-o", "name"]).await?;
+        ensure!(found.lines().count() == 1, "Events: {found:?}");
+        Ok(())
+    })
+    .await
+}
+
 /// The node and the name of one of the API servers, which are on two.
 async fn one_of_two(world: &World<'_>) -> Result<(String, String)> {
     let path = "jsonpath={range .items[*]}{.spec.nodeName} {.metadata.name}{\"\\n\"}{end}";
@@ -108,13 +174,27 @@ async fn one_of_two(world: &World<'_>) -> Result<(String, String)> {
 
 async fn until_unready(world: &World<'_>, node: &str) -> Result<()> {
     until("the endpoint to be gone", Duration::from_secs(120), async || {
-        let path = "jsonpath={.items[*].endpoints[?(@.conditions.ready==true)].nodeName}";
-        let nodes =
-            world.kubectl(&["get", "endpointslices", "-n", NAMESPACE, "-l", SLICE, "-o", path]).await?;
-        ensure!(!nodes.is_empty() && !nodes.split_whitespace().any(|ready| ready == node), "{nodes}");
+        let nodes = ready_nodes(world).await?;
+        ensure!(!nodes.is_empty() && !nodes.iter().any(|ready| ready == node), "{nodes:?}");
         Ok(())
     })
     .await
+}
+
+async fn until_ready(world: &World<'_>, node: &str) -> Result<()> {
+    until("the endpoint to be back", Duration::from_secs(60), async || {
+        let nodes = ready_nodes(world).await?;
+        ensure!(nodes.iter().any(|ready| ready == node), "{nodes:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Nodes of ready endpoints.
+async fn ready_nodes(world: &World<'_>) -> Result<Vec<String>> {
+    let path = "jsonpath={.items[*].endpoints[?(@.conditions.ready==true)].nodeName}";
+    let nodes = world.kubectl(&["get", "endpointslices", "-n", NAMESPACE, "-l", SLICE, "-o", path]).await?;
+    Ok(nodes.split_whitespace().map(str::to_owned).collect())
 }
 
 /// Waits until for so long no request has failed or took a second, and none waits for an answer.

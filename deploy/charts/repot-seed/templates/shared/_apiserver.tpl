@@ -12,6 +12,9 @@
 {{- end }}
 {{ include "chart.apiserverFlags" . }}
 {{ include "repot.storageFlags" . }}
+{{- if include "repot.marksLostPeers" . }}
+- --mark-lost-peers
+{{- end }}
 {{- if not .Values.apiserver.profiling }}
 - --profiling=false
 {{- end }}
@@ -52,6 +55,11 @@
 {{- else }}
 - --high-water-mark=lease:{{ include "repot.apiNamespace" . }}/repot-high-water-mark
 {{- end }}
+{{- end }}
+
+{{/* Whether API servers watch each other, in the cluster of their Pods: not empty, or empty. */}}
+{{- define "repot.marksLostPeers" -}}
+{{- if and (eq .Values.storage.type "etcd") .Values.apiserver.markLostPeers }}true{{ end }}
 {{- end }}
 
 {{/* Files of the API server that are no secrets: data of its ConfigMap, or nothing. */}}
