@@ -188,8 +188,11 @@ fn flags(all: &[(&str, String)]) -> Vec<String> {
     all.iter().map(|(name, value)| format!("--{name}={value}")).collect()
 }
 
+/// Files of a Pod by their names.
+type Files = Vec<(&'static str, String)>;
+
 /// Files and flags of a serving certificate for a Service.
-fn serving(authorities: &Authorities, service: &str) -> Result<(Vec<(&'static str, String)>, Vec<String>)> {
+fn serving(authorities: &Authorities, service: &str) -> Result<(Files, Vec<String>)> {
     let names = [format!("{service}.{NAMESPACE}.svc"), format!("{service}.{SYSTEM}.svc")];
     let Leaf { cert_pem, key_pem } =
         authorities.cluster.server(&[&names[0], &names[1], "localhost", "127.0.0.1"])?;
