@@ -69,7 +69,7 @@ soak: testbed
 	$(CARGO) build --locked --workspace --all-targets
 	$(SOAK) -- history:: fuzz:: every_schedule
 	$(SOAK) --test it -- store::cheap
-	$(SOAK) --test it -- --include-ignored --test-threads 1 expansion::moves:: shootstate::large::
+	$(SOAK) --test it -- --include-ignored --test-threads 1 expansion::moves:: shootstate::large:: telemetry::cost
 	$(SOAK) --test it -- --include-ignored --test-threads 1 install::
 	$(SOAK) --test it -- --include-ignored --test-threads 1 migration:: landscape:: live:: isolation::
 	$(SOAK) --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: operator:: ownership:: workflows:: shootstate::chunk_store:: gardener:: --skip expansion::moves:: --skip $(KILLER)

@@ -19,7 +19,7 @@ const MEMORY: Duration = Duration::from_secs(1800);
 
 /// One check of all peers.
 pub(super) struct Round<'a> {
-    /// When it ended.
+    /// When the check ended.
     pub now: Instant,
     /// Time since the previous round and what followed from it.
     pub slept: Duration,
