@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use repot_tests::install::{ImageSource, NAMESPACE, World};
 use repot_tests::oci::Archive;
-use repot_tests::run;
+use repot_tests::{binaries, run};
 
 use super::seed;
 
@@ -16,8 +16,7 @@ fn archives() -> Result<PathBuf> {
     if let Some(dir) = std::env::var_os("IMAGE_OUT") {
         return Ok(dir.into());
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let dir = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")).join("image");
+    let dir = binaries::profile_dir()?.with_file_name("image");
     dir.canonicalize().with_context(|| format!("{} is missing: `make image` makes it", dir.display()))
 }
 
