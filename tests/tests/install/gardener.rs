@@ -22,6 +22,8 @@ const SHOOTS: &str = "/apis/core.gardener.cloud/v1beta1/namespaces/garden-virtua
 const MERGE: &str = "application/merge-patch+json";
 /// Plugins of gardener-apiserver look at caches, which learn of new objects a little later.
 const KNOWN_DEADLINE: Duration = Duration::from_secs(60);
+/// The steps of the page that install the chart.
+pub const INSTALL: [&str; 3] = ["1. An account in the virtual garden", "2. The Pods", "3. The registration"];
 /// What the page calls the images.
 const REGISTRY: &str = "registry.example.com";
 
@@ -45,8 +47,10 @@ fn garden_chart_serves_a_virtual_garden_beside_gardener() {
 }
 
 /// The page with the files and variables that its reader has.
-async fn open(env: &TestEnv, runtime: &World<'_>, garden: &VirtualGarden) -> Result<Page> {
-    runtime.runner.images().add(&format!("{REGISTRY}/repot:0.1.0"), Image::of(repot::program()?));
+pub async fn open(env: &TestEnv, runtime: &World<'_>, garden: &VirtualGarden) -> Result<Page> {
+    for image in ["repot", "repot-etcd"] {
+        runtime.runner.images().add(&format!("{REGISTRY}/{image}:0.1.0"), Image::of(repot::program()?));
+    }
     let class = ["annotate", "storageclass", "standard", "storageclass.kubernetes.io/is-default-class=true"];
     runtime.kubectl(&class).await?;
     let variables = [
@@ -107,7 +111,7 @@ async fn bind(garden: &VirtualGarden, seed: &str) -> Result<repot_tests::http::A
 }
 
 /// Makes a Seed with its status.
-async fn put_seed(garden: &VirtualGarden, seed: &Value) -> Result<()> {
+pub async fn put_seed(garden: &VirtualGarden, seed: &Value) -> Result<()> {
     let (mut spec, name) = (seed.clone(), seed["metadata"]["name"].as_str().unwrap_or_default());
     spec.as_object_mut().map(|seed| seed.remove("status"));
     garden.kubectl.apply(&[spec]).await?;
