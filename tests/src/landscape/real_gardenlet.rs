@@ -140,7 +140,10 @@ async fn install(garden: &GardenCluster, seed: &Seed) -> Result<()> {
 pub(crate) fn configuration(seed: &Value, (garden, cluster): (&Path, &Path), server: &Value) -> Value {
     let connection = |file: &Path| json!({"kubeconfig": file, "qps": 100, "burst": 130});
     let metadata = &seed["metadata"];
-    let annotations = metadata["annotations"].as_object().cloned().unwrap_or_default();
+    let map = |name: &str| metadata[name].as_object().cloned().unwrap_or_default();
+    // It replaces the labels of the Seed by these.
+    let registered =
+        json!({"name": metadata["name"], "annotations": map("annotations"), "labels": map("labels")});
     json!({
         "apiVersion": "gardenlet.config.gardener.cloud/v1alpha1", "kind": "GardenletConfiguration",
         "gardenClientConnection": connection(garden),
@@ -161,6 +164,6 @@ pub(crate) fn configuration(seed: &Value, (garden, cluster): (&Path, &Path), ser
         },
         "resources": {"capacity": {"shoots": "100"}},
         "logging": {"enabled": false}, "monitoring": {"shoot": {"enabled": false}},
-        "seedConfig": {"metadata": {"name": metadata["name"], "annotations": annotations}, "spec": seed["spec"]},
+        "seedConfig": {"metadata": registered, "spec": seed["spec"]},
     })
 }

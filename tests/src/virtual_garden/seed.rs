@@ -53,15 +53,16 @@ impl VirtualGarden {
 /// It applies what ManagedResources of the seed contain, and says whether that is healthy.
 fn resource_manager(runtime: &World<'_>) -> Result<Component> {
     let serving = runtime.garden.pki().serving.server(&[RESOURCE_MANAGER])?;
+    let connection = json!({"kubeconfig": file(SEED_KUBECONFIG), "qps": 100, "burst": 130});
     let configuration = json!({
         "apiVersion": "resourcemanager.config.gardener.cloud/v1alpha1", "kind": "ResourceManagerConfiguration",
-        "sourceClientConnection": {"kubeconfig": file(SEED_KUBECONFIG), "qps": 100, "burst": 130},
+        "sourceClientConnection": connection, "targetClientConnection": connection,
         "leaderElection": {"leaderElect": false}, "logLevel": "info", "logFormat": "json",
         "server": {
             "webhooks": {"port": 9449, "tls": {"serverCertDir": file("")}}, "healthProbes": {"port": HEALTH_PORT},
             "metrics": {"port": HEALTH_PORT + 1},
         },
-        "controllers": {"resourceClass": "seed", "managedResources": {"syncPeriod": "1m"}, "health": {"syncPeriod": "5s"}},
+        "controllers": {"resourceClass": "seed", "managedResources": {"syncPeriod": "1m"}, "health": {"syncPeriod": "15s"}},
     });
     let files = vec![
         (SEED_KUBECONFIG, seed_kubeconfig(runtime, RESOURCE_MANAGER)?),

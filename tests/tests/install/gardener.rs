@@ -1,5 +1,5 @@
 //! The garden chart on a Gardener landscape: Pods in a runtime cluster, API objects in a virtual garden with gardener-apiserver. The
-//! commands are those of the page.
+//! commands are those of the pages.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use repot_tests::{TestEnv, repot, run};
 use serde_json::{Value, json};
 
 use super::controller_registration;
-use super::page::Page;
+use super::page::Pages;
 
-const PAGE: &str = "install/gardener.md";
+const PAGES: [&str; 2] = ["install/gardener.md", "install/gardener-seeds.md"];
 const PROJECT: &str = "virtual";
 const CORE: &str = "/apis/core.gardener.cloud/v1beta1";
 const SHOOTS: &str = "/apis/core.gardener.cloud/v1beta1/namespaces/garden-virtual/shoots";
 const MERGE: &str = "application/merge-patch+json";
 /// Plugins of gardener-apiserver look at caches, which learn of new objects a little later.
 const KNOWN_DEADLINE: Duration = Duration::from_secs(60);
-/// The steps of the page that install the chart.
+/// The steps of the first page that install the chart.
 pub const INSTALL: [&str; 3] = ["1. An account in the virtual garden", "2. The Pods", "3. The registration"];
-/// What the page calls the images.
+/// Where the pages have the images.
 const REGISTRY: &str = "registry.example.com";
 
 #[test]
@@ -32,22 +32,20 @@ fn garden_chart_serves_a_virtual_garden_beside_gardener() {
     run(async |env| {
         let runtime = World::start_bare(env, 2, &ImageSource::Programs).await?;
         let garden = VirtualGarden::start(env, &runtime).await?;
-        let page = open(env, &runtime, &garden).await?;
-        let installed =
-            page.run(&["1. An account in the virtual garden", "2. The Pods", "3. The registration"]);
-        installed.await?;
-        let said = page.run(&["4. See that it works"]).await?;
+        let pages = open(env, &runtime, &garden).await?;
+        pages.run(&INSTALL).await?;
+        let said = pages.run(&["4. See that it works"]).await?;
         ensure!(said.contains("Phase:          Succeeded"), "{said}");
         stores_a_shootstate(&garden).await?;
         webhooks_are_asked(&garden).await?;
-        controller_registration::is_handed_out(&page, &runtime, &garden).await?;
-        page.run(&["Uninstall"]).await?;
+        controller_registration::is_handed_out(&pages, &runtime, &garden).await?;
+        pages.run(&["Uninstall"]).await?;
         is_gone(&runtime, &garden).await
     });
 }
 
-/// The page with the files and variables that its reader has.
-pub async fn open(env: &TestEnv, runtime: &World<'_>, garden: &VirtualGarden) -> Result<Page> {
+/// The pages with the files and variables that their reader has.
+pub async fn open(env: &TestEnv, runtime: &World<'_>, garden: &VirtualGarden) -> Result<Pages> {
     for image in ["repot", "repot-etcd"] {
         runtime.runner.images().add(&format!("{REGISTRY}/{image}:0.1.0"), Image::of(repot::program()?));
     }
@@ -58,9 +56,9 @@ pub async fn open(env: &TestEnv, runtime: &World<'_>, garden: &VirtualGarden) ->
         ("GARDEN", garden.kubectl.kubeconfig().display().to_string()),
         ("SERVER", VirtualGarden::server()),
     ];
-    let page = Page::open(env, PAGE, &variables)?;
-    page.write("garden.yaml", &page.text("The virtual garden", "yaml")?)?;
-    Ok(page)
+    let pages = Pages::open(env, &PAGES, &variables)?;
+    pages.write("garden.yaml", &pages.text("The virtual garden", "yaml")?)?;
+    Ok(pages)
 }
 
 async fn stores_a_shootstate(garden: &VirtualGarden) -> Result<()> {

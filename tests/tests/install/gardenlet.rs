@@ -12,6 +12,7 @@ use repot_tests::virtual_garden::VirtualGarden;
 use repot_tests::wait::until;
 use serde_json::Value;
 
+use super::controller_registration::{LABEL, REGISTRATION};
 use super::gardener::{INSTALL, open, put_seed};
 
 const SEED: &str = "eu-1";
@@ -24,16 +25,17 @@ fn gardenlet_installs_the_seed_chart_and_removes_it() {
     run(async |env| {
         let runtime = World::start_bare(env, 2).await?;
         let garden = VirtualGarden::start(env, &runtime).await?;
-        let page = open(env, &runtime, &garden).await?;
-        page.run(&INSTALL).await?;
+        let pages = open(env, &runtime, &garden).await?;
+        pages.run(&INSTALL).await?;
         put_seed(&garden, &gardener::seed(SEED)).await?;
         garden.start_controllers(&runtime).await?;
         for kinds in ["crds/extensions.yaml", "../deploy/crds/etcds.yaml"] {
             let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(kinds).display().to_string();
             runtime.kubectl(&["apply", "--server-side", "-f", &file]).await?;
         }
-        page.write("seed.yaml", &page.text("Seeds", "yaml")?)?;
-        page.run(&["Seeds"]).await?;
+        pages.write("seed.yaml", &pages.text(REGISTRATION, "yaml")?)?;
+        pages.run(&[REGISTRATION]).await?;
+        garden.kubectl(&["label", "seed", SEED, LABEL]).await?;
         garden.start_gardenlet(&runtime, SEED).await?;
         until_says(&garden, "Installed").await?;
         until_says(&garden, "Healthy").await?;
