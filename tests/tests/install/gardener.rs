@@ -19,6 +19,10 @@ const PAGES: [&str; 2] = ["install/gardener.md", "install/gardener-seeds.md"];
 const PROJECT: &str = "virtual";
 const CORE: &str = "/apis/core.gardener.cloud/v1beta1";
 const SHOOTS: &str = "/apis/core.gardener.cloud/v1beta1/namespaces/garden-virtual/shoots";
+/// The path of the Shoot of these tests.
+pub const SHOOT: &str = "/apis/core.gardener.cloud/v1beta1/namespaces/garden-virtual/shoots/one";
+/// The namespace of its control plane.
+pub const TECHNICAL_ID: &str = "shoot--virtual--one";
 const MERGE: &str = "application/merge-patch+json";
 /// Plugins of gardener-apiserver look at caches, which learn of new objects a little later.
 const KNOWN_DEADLINE: Duration = Duration::from_secs(60);
@@ -80,19 +84,10 @@ async fn stores_a_shootstate(garden: &VirtualGarden) -> Result<()> {
 
 /// gardener-apiserver asks the webhooks of Repot by their URL, and does what they say.
 async fn webhooks_are_asked(garden: &VirtualGarden) -> Result<()> {
-    garden.kubectl.apply(&gardener::project(PROJECT)).await?;
     for seed in ["eu-1", "eu-2", "eu-3"] {
         put_seed(garden, &gardener::seed(seed)).await?;
     }
-    let shoot = gardener::shoot(PROJECT, "one");
-    until("the project to be known", KNOWN_DEADLINE, async || garden.api.post(SHOOTS, &shoot).await?.ok())
-        .await?;
-    bind(garden, "eu-1").await?.ok()?;
-    let status = json!({"status": {
-        "seedName": "eu-1", "technicalID": "shoot--virtual--one", "uid": "one", "clusterIdentity": "one",
-        "lastOperation": operation("Reconcile", "Succeeded"),
-    }});
-    garden.api.patch(&format!("{SHOOTS}/one/status"), MERGE, &status).await?.ok()?;
+    create_shoot(garden).await?;
     bind(garden, "eu-2").await?.ok()?;
     let refused = bind(garden, "eu-3").await?;
     let rule = "(one-migration)";
@@ -103,9 +98,23 @@ async fn webhooks_are_asked(garden: &VirtualGarden) -> Result<()> {
     Ok(())
 }
 
+/// Makes the Shoot of [`SHOOT`] as its gardenlet on seed `eu-1` would have it, and its Project.
+pub async fn create_shoot(garden: &VirtualGarden) -> Result<()> {
+    garden.kubectl.apply(&gardener::project(PROJECT)).await?;
+    let shoot = gardener::shoot(PROJECT, "one");
+    until("the project to be known", KNOWN_DEADLINE, async || garden.api.post(SHOOTS, &shoot).await?.ok())
+        .await?;
+    bind(garden, "eu-1").await?.ok()?;
+    let status = json!({"status": {
+        "seedName": "eu-1", "technicalID": TECHNICAL_ID, "uid": "one", "clusterIdentity": "one",
+        "lastOperation": operation("Reconcile", "Succeeded"),
+    }});
+    garden.api.patch(&format!("{SHOOT}/status"), MERGE, &status).await?.ok().map(drop)
+}
+
 async fn bind(garden: &VirtualGarden, seed: &str) -> Result<repot_tests::http::Answer> {
     let patch = json!({"spec": {"seedName": seed}});
-    garden.api.patch(&format!("{SHOOTS}/one/binding"), MERGE, &patch).await
+    garden.api.patch(&format!("{SHOOT}/binding"), MERGE, &patch).await
 }
 
 /// Makes a Seed with its status.

@@ -1,19 +1,19 @@
-//! The gardenlet of Gardener installs the seed chart, as the page about a Gardener landscape says, and removes it again. The runtime cluster
-//! is the seed.
+//! The gardenlet of Gardener installs the seed chart, as the page about seeds of a Gardener landscape says, and removes it again. The
+//! runtime cluster is the seed.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use repot_tests::gardener;
-use repot_tests::install::World;
+use repot_tests::install::{ImageSource, World};
 use repot_tests::run;
 use repot_tests::virtual_garden::VirtualGarden;
 use repot_tests::wait::until;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::controller_registration::{LABEL, REGISTRATION};
-use super::gardener::{INSTALL, open, put_seed};
+use super::gardener::{INSTALL, SHOOT, TECHNICAL_ID, create_shoot, open, put_seed};
 
 const SEED: &str = "eu-1";
 const INSTALLATIONS: &str = "/apis/core.gardener.cloud/v1beta1/controllerinstallations";
@@ -23,7 +23,7 @@ const DEADLINE: Duration = Duration::from_secs(300);
 #[ignore = "minutes, in make soak"]
 fn gardenlet_installs_the_seed_chart_and_removes_it() {
     run(async |env| {
-        let runtime = World::start_bare(env, 2).await?;
+        let runtime = World::start_bare(env, 2, &ImageSource::Programs).await?;
         let garden = VirtualGarden::start(env, &runtime).await?;
         let pages = open(env, &runtime, &garden).await?;
         pages.run(&INSTALL).await?;
@@ -40,6 +40,7 @@ fn gardenlet_installs_the_seed_chart_and_removes_it() {
         until_says(&garden, "Installed").await?;
         until_says(&garden, "Healthy").await?;
         works(&runtime).await?;
+        controllers_reach_the_garden(&runtime, &garden).await?;
         garden.kubectl(&["label", "seed", SEED, "repot.gardener.cloud/install-"]).await?;
         is_removed(&runtime, &garden).await
     });
@@ -69,7 +70,7 @@ async fn namespace(runtime: &World<'_>) -> Result<String> {
     runtime.kubectl(&["get", "namespaces", "-l", label, "-o", "jsonpath={.items[*].metadata.name}"]).await
 }
 
-/// The API is served with a CA bundle that gardener-resource-manager leaves alone, and the controllers reach the garden.
+/// All Pods are ready, and the API is served with a CA bundle that gardener-resource-manager leaves alone.
 async fn works(runtime: &World<'_>) -> Result<()> {
     let namespace = namespace(runtime).await?;
     let rollout = |name| ["rollout", "status", name, "-n", &namespace, "--timeout=120s"];
@@ -78,6 +79,30 @@ async fn works(runtime: &World<'_>) -> Result<()> {
     }
     runtime.until_available("v1alpha1.migration.gardener.cloud").await?;
     runtime.kubectl(&["get", "hostedetcds.migration.gardener.cloud", "-A"]).await.map(drop)
+}
+
+/// The controllers bring the state of a Shoot to the garden, by the kubeconfig and with the rights of the account that gardenlet made.
+async fn controllers_reach_the_garden(runtime: &World<'_>, garden: &VirtualGarden) -> Result<()> {
+    create_shoot(garden).await?;
+    let shoot = garden.api.get(SHOOT).await?.ok()?;
+    let labels = json!({"gardener.cloud/role": "shoot"});
+    let cluster = json!({
+        "apiVersion": "extensions.gardener.cloud/v1alpha1", "kind": "Cluster", "metadata": {"name": TECHNICAL_ID},
+        "spec": {"cloudProfile": {}, "seed": {}, "shoot": shoot},
+    });
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "stringData": {"key": "value"},
+        "metadata": {"name": "ca", "namespace": TECHNICAL_ID, "labels": {"persist": "true", "managed-by": "secrets-manager", "manager-identity": "gardenlet"}},
+    });
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TECHNICAL_ID, "labels": labels}});
+    runtime.garden.apply(&[namespace, secret, cluster]).await?;
+    let path = "/apis/migration.gardener.cloud/v1alpha1/namespaces/garden-virtual/shootstates/one";
+    until("the ShootState of the Shoot", DEADLINE, async || {
+        let state = garden.api.get(path).await?.ok()?;
+        ensure!(state["spec"]["gardener"][0]["name"] == "ca", "{state}");
+        Ok(())
+    })
+    .await
 }
 
 /// gardenlet deletes all of the chart, with its namespace and volume.
