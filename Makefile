@@ -60,7 +60,7 @@ endif
 SOAK = REPOT_SOAK=1 $(CARGO) test --locked --workspace
 KILLER = controllers_are_killed_in_each_step
 soak: testbed
-	tests/go/build etcdbrctl gardenlet konnectivity-server konnectivity-agent kubelet tunnel certmanager
+	tests/go/build etcdbrctl gardenlet gardener-resource-manager konnectivity-server konnectivity-agent kubelet tunnel certmanager
 	tests/python/build envoy
 	$(MAKE) mutations
 	tests/azure/build

@@ -2,7 +2,10 @@ module repot.dev/tests/gardenlet
 
 go 1.26.5
 
-tool github.com/gardener/gardener/cmd/gardenlet
+tool (
+	github.com/gardener/gardener/cmd/gardener-resource-manager
+	github.com/gardener/gardener/cmd/gardenlet
+)
 
 require github.com/gardener/gardener v1.150.0 // indirect
 
@@ -98,6 +101,7 @@ require (
 	github.com/google/btree v1.1.3 // indirect
 	github.com/google/cel-go v0.29.2 // indirect
 	github.com/google/gnostic-models v0.7.1 // indirect
+	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/go-containerregistry v0.22.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674 // indirect

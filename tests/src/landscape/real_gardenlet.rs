@@ -3,7 +3,7 @@
 //!
 //! It changes the seed, so it is for landscapes that no other test shares. `tests/go/build gardenlet` builds it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::control_plane::DEADLINE;
 use super::garden::{CORE, GardenCluster};
 use super::seed::{GARDEN, Seed};
+use crate::kubectl::Kubectl;
 use crate::process::{Process, Spec};
 use crate::test_env::TestEnv;
 use crate::wait::until;
@@ -34,10 +35,15 @@ impl RealGardenlet {
     /// Errors: where it is not built, or ends.
     pub async fn start(env: &TestEnv, garden: &GardenCluster, seed: &Seed) -> Result<Self> {
         let program = binaries::find("gardenlet").context("build it by `tests/go/build gardenlet`")?;
-        prepare(garden, seed).await?;
+        let object = garden.cluster.api().get(&format!("{CORE}/seeds/{}", seed.name)).await?.ok()?;
+        prepare(garden.cluster.kubectl_tool(), seed.cluster.kubectl_tool(), &object).await?;
         let (dir, health) = (env.make_dir("gardenlet")?, port::reserve()?);
         let file = dir.join("config.json");
-        let configuration = configuration(garden, seed, &dir, (health, port::reserve()?)).await?;
+        let garden_file = garden.cluster.admin().write(dir.join("garden.kubeconfig"))?;
+        let seed_file = seed.cluster.admin().write(dir.join("seed.kubeconfig"))?;
+        let listen = |port: u16| json!({"bindAddress": "127.0.0.1", "port": port});
+        let server = json!({"healthProbes": listen(health), "metrics": listen(port::reserve()?)});
+        let configuration = configuration(&object, (&garden_file, &seed_file), &server);
         std::fs::write(&file, configuration.to_string())?;
         // Each of these variables would change what it does.
         let without = ["KUBECONFIG", "GARDEN_KUBECONFIG", "NAMESPACE"].map(|name| format!("--unset={name}"));
@@ -69,21 +75,20 @@ impl RealGardenlet {
     }
 }
 
-/// What gardener-operator and the installation of a seed would have made.
-async fn prepare(garden: &GardenCluster, seed: &Seed) -> Result<()> {
+/// What gardener-operator and the installation of a seed would have made; `seed` is the Seed, `cluster` is for its cluster.
+pub(crate) async fn prepare(garden: &Kubectl, cluster: &Kubectl, seed: &Value) -> Result<()> {
     let version = format!("version: {}\n", gardener::RELEASE);
     let info = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "gardener-info", "namespace": PUBLIC},
         "data": {"gardenerAPIServer": version},
     });
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PUBLIC}});
-    garden.cluster.apply(&[namespace, info]).await?;
+    garden.apply(&[namespace, info]).await?;
     for file in ["gardenlet.yaml", "copy-tasks.yaml"] {
         let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds").join(file).display().to_string();
-        seed.cluster.kubectl(["apply", "--server-side", "-f", &crds]).await?.text()?;
+        cluster.run(["apply", "--server-side", "-f", &crds]).await?.text()?;
     }
-    let networks = garden.cluster.api().get(&format!("{CORE}/seeds/{}", seed.name)).await?.ok()?;
-    let networks = &networks["spec"]["networks"];
+    let networks = &seed["spec"]["networks"];
     // Otherwise it guesses them from nodes, Pods and Services.
     let info = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shoot-info", "namespace": "kube-system"},
@@ -98,7 +103,7 @@ async fn prepare(garden: &GardenCluster, seed: &Seed) -> Result<()> {
         "metadata": {"name": "istio-ingressgateway", "namespace": "istio-ingress", "labels": labels},
         "spec": {"type": "LoadBalancer", "selector": {"app": "istio-ingressgateway"}, "ports": [{"name": "tls", "port": 443}]},
     });
-    seed.cluster.apply(&[info, ingress, balancer]).await
+    cluster.apply(&[info, ingress, balancer]).await
 }
 
 /// Says of the extensions of the seed that they are installed, as gardener-resource-manager does.
@@ -130,27 +135,23 @@ async fn install(garden: &GardenCluster, seed: &Seed) -> Result<()> {
     Ok(())
 }
 
-/// Only the controllers of Shoots, backups and the Seed work, and only when something changes.
-async fn configuration(
-    garden: &GardenCluster,
-    seed: &Seed,
-    dir: &Path,
-    (health, metrics): (u16, u16),
-) -> Result<Value> {
-    let found = garden.cluster.api().get(&format!("{CORE}/seeds/{}", seed.name)).await?.ok()?;
-    let connection = |file: PathBuf| json!({"kubeconfig": file, "qps": 100, "burst": 130});
-    let garden_file = garden.cluster.admin().write(dir.join("garden.kubeconfig"))?;
-    let seed_file = seed.cluster.admin().write(dir.join("seed.kubeconfig"))?;
-    let annotations = found["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
-    let listen = |port: u16| json!({"bindAddress": "127.0.0.1", "port": port});
-    Ok(json!({
+/// Only the controllers of Shoots, backups, extensions and the Seed work, and only when something changes. The kubeconfig files are
+/// those of the garden and of the cluster of the seed.
+pub(crate) fn configuration(seed: &Value, (garden, cluster): (&Path, &Path), server: &Value) -> Value {
+    let connection = |file: &Path| json!({"kubeconfig": file, "qps": 100, "burst": 130});
+    let metadata = &seed["metadata"];
+    let map = |name: &str| metadata[name].as_object().cloned().unwrap_or_default();
+    // It replaces the labels of the Seed by these.
+    let registered =
+        json!({"name": metadata["name"], "annotations": map("annotations"), "labels": map("labels")});
+    json!({
         "apiVersion": "gardenlet.config.gardener.cloud/v1alpha1", "kind": "GardenletConfiguration",
-        "gardenClientConnection": connection(garden_file),
-        "seedClientConnection": connection(seed_file),
+        "gardenClientConnection": connection(garden),
+        "seedClientConnection": connection(cluster),
         // Without these numbers it ends with a null pointer.
         "shootClientConnection": {"qps": 25, "burst": 50},
         "leaderElection": {"leaderElect": false},
-        "server": {"healthProbes": listen(health), "metrics": listen(metrics)},
+        "server": server,
         "logLevel": "debug", "logFormat": "json",
         "controllers": {
             "shoot": {
@@ -163,6 +164,6 @@ async fn configuration(
         },
         "resources": {"capacity": {"shoots": "100"}},
         "logging": {"enabled": false}, "monitoring": {"shoot": {"enabled": false}},
-        "seedConfig": {"metadata": {"name": seed.name, "annotations": annotations}, "spec": found["spec"]},
-    }))
+        "seedConfig": {"metadata": registered, "spec": seed["spec"]},
+    })
 }

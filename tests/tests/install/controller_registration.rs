@@ -12,22 +12,27 @@ use repot_tests::virtual_garden::VirtualGarden;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
-use super::page::Page;
+use super::page::Pages;
 
 const CORE: &str = "/apis/core.gardener.cloud";
 const DEADLINE: Duration = Duration::from_secs(60);
 /// The seed that gets the chart, and the one that does not.
 const SEEDS: [&str; 2] = ["eu-1", "eu-2"];
+/// The heading of the page above the registration.
+pub const REGISTRATION: &str = "The registration";
+/// As a gardenlet sets it that is configured as the page says.
+pub const LABEL: &str = "repot.gardener.cloud/install=true";
 /// As gardenlet names it.
 const NAMESPACE: &str = "extension-repot-seed-x7k2p";
 /// An account that gardenlet makes for the extension in the garden.
 const ACCOUNT: (&str, &str) = ("seed-eu-1", "extension-repot-seed-x7k2p");
 
 /// Registers the seed chart as the page says, and follows it as far as a seed without a gardenlet lets it go.
-pub async fn is_handed_out(page: &Page, runtime: &World<'_>, garden: &VirtualGarden) -> Result<()> {
+pub async fn is_handed_out(pages: &Pages, runtime: &World<'_>, garden: &VirtualGarden) -> Result<()> {
     garden.start_controllers(runtime).await?;
-    page.write("seed.yaml", &page.text("Seeds", "yaml")?)?;
-    page.run(&["Seeds"]).await?;
+    pages.write("seed.yaml", &pages.text(REGISTRATION, "yaml")?)?;
+    pages.run(&[REGISTRATION]).await?;
+    garden.kubectl(&["label", "seed", SEEDS[0], LABEL]).await?;
     only_the_labelled_seed_gets_it(garden).await?;
     account_has_rights(garden).await?;
     renders(runtime, garden).await

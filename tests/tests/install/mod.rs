@@ -5,6 +5,7 @@ mod controller_registration;
 mod fleet;
 mod garden;
 mod gardener;
+mod gardenlet;
 mod image;
 mod node_loss;
 mod page;

@@ -1,4 +1,4 @@
-//! A page about an installation, whose commands a test runs as printed.
+//! Pages about an installation, whose commands a test runs as printed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,33 +12,38 @@ use tokio::process::Command;
 const PROGRAMS: [&str; 2] = ["kubectl", "helm"];
 
 /// A block of code below a heading.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Block {
     heading: String,
     language: String,
     text: String,
 }
 
-/// A page, and a directory like a checkout in which its commands run.
-pub struct Page {
+/// Pages, and a directory like a checkout in which their commands run.
+pub struct Pages {
     blocks: Vec<Block>,
     dir: PathBuf,
     programs: PathBuf,
     variables: Vec<(String, String)>,
 }
 
-impl Page {
-    /// Reads a page below `docs`; its commands see these variables.
-    pub fn open(env: &TestEnv, page: &str, variables: &[(&str, String)]) -> Result<Self> {
+impl Pages {
+    /// Reads pages below `docs`; their commands see these variables.
+    pub fn open(env: &TestEnv, pages: &[&str], variables: &[(&str, String)]) -> Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
-        let text = fs::read_to_string(root.join("docs").join(page)).with_context(|| page.to_owned())?;
+        let read = |page: &&str| {
+            let text =
+                fs::read_to_string(root.join("docs").join(page)).with_context(|| (*page).to_owned())?;
+            anyhow::Ok(blocks(&text))
+        };
+        let blocks = pages.iter().map(read).collect::<Result<Vec<_>>>()?.concat();
         let (dir, programs) = (env.make_dir("checkout")?, env.make_dir("programs")?);
         symlink(root.join("deploy"), dir.join("deploy"))?;
         for program in PROGRAMS {
             symlink(binaries::find(program)?, programs.join(program))?;
         }
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        Ok(Self { blocks: blocks(&text), dir, programs, variables })
+        Ok(Self { blocks, dir, programs, variables })
     }
 
     /// All blocks of a language below a heading, one after the other.
@@ -47,7 +52,7 @@ impl Page {
     pub fn text(&self, heading: &str, language: &str) -> Result<String> {
         let found = self.blocks.iter().filter(|block| block.heading == heading && block.language == language);
         let text: String = found.map(|block| block.text.as_str()).collect();
-        ensure!(!text.is_empty(), "below {heading:?} the page has no block of {language}");
+        ensure!(!text.is_empty(), "below {heading:?} there is no block of {language}");
         Ok(text)
     }
 

@@ -1,23 +1,27 @@
 //! A virtual garden: the control plane of a cluster without nodes, as Pods of a runtime cluster, with Gardener's own programs. Names and
 //! routes are those that gardener-operator makes: kube-apiserver reaches servers behind it by the addresses of their Services.
 
+mod component;
+mod seed;
+
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value, json};
+use serde_json::json;
+
+use component::{Component, Files, deploy, file, flags};
 
 use crate::access::Access;
 use crate::garden::FRONT_PROXY_USER;
+use crate::gardener;
 use crate::http::Api;
 use crate::install::World;
 use crate::kubectl::Kubectl;
 use crate::landscape::Authorities;
 use crate::pki::Leaf;
-use crate::pods::Image;
 use crate::test_env::TestEnv;
-use crate::{binaries, gardener};
 
 /// Where it runs in the runtime cluster.
 pub const NAMESPACE: &str = "garden";
@@ -28,8 +32,6 @@ const GARDENER: &str = "gardener-apiserver";
 const GARDENER_CONTROLLERS: &str = "gardener-controller-manager";
 /// Namespace of the Service of gardener-apiserver in the virtual garden.
 const SYSTEM: &str = "kube-system";
-/// Where each Pod has the Secret of its own name.
-const FILES: &str = "/etc/garden";
 /// The ports of Pods are those of their Services.
 const PORT: u16 = 443;
 const ETCD_PORT: u16 = 2379;
@@ -45,16 +47,6 @@ pub struct VirtualGarden {
     /// kubectl as its administrator, on this machine.
     pub kubectl: Kubectl,
     authorities: Arc<Authorities>,
-}
-
-/// A Deployment of one container, the Secret with its files, and its Service.
-struct Component {
-    name: &'static str,
-    program: &'static str,
-    flags: Vec<String>,
-    files: Vec<(&'static str, String)>,
-    /// Scheme, port and path of the probe, which is the port of the Service.
-    probe: (&'static str, u16, &'static str),
 }
 
 impl VirtualGarden {
@@ -127,69 +119,12 @@ impl VirtualGarden {
     }
 }
 
-/// Applies components, and waits until their Pods are ready.
-async fn deploy(runtime: &World<'_>, components: &[Component]) -> Result<()> {
-    for component in components {
-        runtime.runner.images().add(component.program, Image::of(binaries::find(component.program)?));
-        runtime.garden.apply(&component.objects()).await?;
-    }
-    for component in components {
-        let name = format!("deployment/{}", component.name);
-        runtime.kubectl(&["rollout", "status", &name, "-n", NAMESPACE, "--timeout=120s"]).await?;
-    }
-    Ok(())
-}
-
 /// The address of a Service of the runtime cluster.
 async fn address(runtime: &World<'_>, service: &str) -> Result<String> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/services/{service}");
     let found = runtime.garden.api().get(&path).await?.ok()?;
     found["spec"]["clusterIP"].as_str().map(str::to_owned).context("the Service has no address")
 }
-
-impl Component {
-    fn objects(&self) -> [Value; 3] {
-        let Self { name, program, flags, files, probe: (scheme, port, path) } = self;
-        let labels = json!({"app": name});
-        let files: Map<String, Value> =
-            files.iter().map(|(file, text)| ((*file).to_owned(), text.as_str().into())).collect();
-        let container = json!({
-            "name": program, "image": program, "args": flags,
-            "volumeMounts": [{"name": "files", "mountPath": FILES}, {"name": "data", "mountPath": "/data"}],
-            "readinessProbe": {"httpGet": {"path": path, "port": port, "scheme": scheme}, "periodSeconds": 1},
-        });
-        let spec = json!({
-            "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 5, "containers": [container],
-            "volumes": [{"name": "files", "secret": {"secretName": name}}, {"name": "data", "emptyDir": {}}],
-        });
-        let metadata = json!({"name": name, "namespace": NAMESPACE});
-        [
-            json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": files}),
-            json!({
-                "apiVersion": "v1", "kind": "Service", "metadata": metadata,
-                "spec": {"selector": labels, "ports": [{"name": "main", "port": port}]},
-            }),
-            json!({
-                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {
-                    "selector": {"matchLabels": labels},
-                    "template": {"metadata": {"labels": labels}, "spec": spec},
-                },
-            }),
-        ]
-    }
-}
-
-/// The path of a file of a component.
-fn file(name: &str) -> String {
-    format!("{FILES}/{name}")
-}
-
-fn flags(all: &[(&str, String)]) -> Vec<String> {
-    all.iter().map(|(name, value)| format!("--{name}={value}")).collect()
-}
-
-/// Files of a Pod by their names.
-type Files = Vec<(&'static str, String)>;
 
 /// Files and flags of a serving certificate for a Service.
 fn serving(authorities: &Authorities, service: &str) -> Result<(Files, Vec<String>)> {
