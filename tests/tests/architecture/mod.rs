@@ -48,8 +48,21 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "repot-console",
+        &[
+            "repot-controllers",
+            "repot-plan",
+            "repot-api",
+            "repot-apimachinery",
+            "repot-etcd-core",
+            "repot-rules",
+            "repot-webhook",
+        ],
+    ),
+    (
         "repot",
         &[
+            "repot-console",
             "repot-apiserver",
             "repot-webhook",
             "repot-controllers",

@@ -41,7 +41,9 @@ fn proof<S: Named>(proof: Proof<S>) -> String {
     }
 }
 
-fn timeout<F: Flow>(timeout: Timeout<F>) -> String {
+/// How long a row is waited for, in words.
+#[must_use]
+pub fn timeout<F: Flow>(timeout: Timeout<F>) -> String {
     match timeout {
         Timeout::Steps(1) => "1 step".to_owned(),
         Timeout::Steps(steps) => format!("{steps} steps"),

@@ -1,0 +1,25 @@
+//! What operators see of migrations, and how they steer them: the commands of `kubectl repot` and its web page share it.
+//!
+//! | file | has |
+//! |---|---|
+//! | `migration.rs` | one migration as people look at it |
+//! | `garden.rs` | reads and writes of the garden |
+//! | `table.rs` | the rows of each mode, without the types of their flow |
+//! | `durations.rs` | how long steps take, by the migrations of the past |
+//! | `preview.rs` | what a migration will do |
+//! | `progress.rs` | where a migration stands |
+//! | `timeline/` | bars of steps, as text and as SVG |
+//! | `difference.rs` | two migrations beside each other |
+//! | `steer.rs` | requests to a migration, and when they are obeyed |
+//! | `text.rs` | times and tables as text |
+
+pub mod difference;
+pub mod durations;
+pub mod garden;
+pub mod migration;
+pub mod preview;
+pub mod progress;
+pub mod steer;
+pub mod table;
+pub mod text;
+pub mod timeline;

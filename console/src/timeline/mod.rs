@@ -1,0 +1,83 @@
+//! The steps of a migration as bars over time: one scale for text and SVG.
+
+mod scale;
+mod svg;
+mod text;
+
+use jiff::Timestamp;
+
+use crate::migration::{Migration, StepRecord};
+
+pub use svg::svg;
+pub use text::{Charset, text};
+
+/// A bar: a step, or the outage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bar<'a> {
+    /// What it is of.
+    pub name: &'a str,
+    /// State of the step; empty for the outage.
+    pub state: &'a str,
+    /// When it begins.
+    pub from: Timestamp,
+    /// When it ends; `None` while it runs.
+    pub to: Option<Timestamp>,
+}
+
+/// The bars of one side, those that begin first before the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lane<'a> {
+    /// `garden`, `source` or `destination`.
+    pub side: &'a str,
+    /// Its steps.
+    pub bars: Vec<Bar<'a>>,
+}
+
+/// Which steps are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Without steps that did not apply.
+    Applied,
+    /// All that are recorded with a start.
+    All,
+}
+
+/// The lanes of all sides that have bars.
+#[must_use]
+pub fn lanes(migration: &Migration, detail: Detail) -> Vec<Lane<'_>> {
+    let is_shown = |step: &&StepRecord| {
+        let did_nothing = step.state == "Skipped" && step.seconds().unwrap_or_default() == 0;
+        detail == Detail::All || !did_nothing
+    };
+    let lane = |side: &'_ crate::migration::SidePart| side.name;
+    let mut lanes = Vec::new();
+    for side in &migration.sides {
+        let mut bars: Vec<Bar<'_>> = side.steps.iter().filter(is_shown).filter_map(Bar::of_step).collect();
+        bars.sort_by_key(|bar| bar.from);
+        if !bars.is_empty() {
+            lanes.push(Lane { side: lane(side), bars });
+        }
+    }
+    lanes
+}
+
+/// The outage as a bar; `None` where there was none.
+#[must_use]
+pub fn outage(migration: &Migration) -> Option<Bar<'_>> {
+    let outage = migration.api_outage.as_ref()?;
+    Some(Bar { name: "API outage", state: "", from: outage.from, to: outage.to })
+}
+
+impl<'a> Bar<'a> {
+    fn of_step(step: &'a StepRecord) -> Option<Self> {
+        let from = step.started?;
+        let to = step.completed.filter(|to| *to >= from).or((!step.is_running()).then_some(from));
+        Some(Self { name: &step.name, state: &step.state, from, to })
+    }
+
+    /// How long it is, in seconds, at this time.
+    #[must_use]
+    pub fn seconds(&self, now: Timestamp) -> i64 {
+        self.to.unwrap_or(now).duration_since(self.from).as_secs().max(0)
+    }
+}
