@@ -65,6 +65,24 @@ pub struct Flags {
     output: Output,
 }
 
+/// Use a zone of many Shoots again, some at a time: `isolate --undo`.
+///
+/// Without --yes it says which Shoots there are, and changes nothing.
+/// Exit codes: 0 all are done, 3 some are not, 2 bad usage, 1 failure.
+///
+///     repot failback --zone euc1-az1 --all-namespaces --kubeconfig garden.yaml --yes
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct FailbackFlags {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// The same as [`run`], towards the use of the zone.
+pub async fn failback(flags: FailbackFlags) -> anyhow::Result<ExitCode> {
+    run(Flags { undo: true, ..flags.flags }).await
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum Output {
     Text,

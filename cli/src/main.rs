@@ -13,9 +13,11 @@ mod high_water;
 mod history;
 mod isolate;
 mod kubeconfig;
+mod kubectl;
 mod leading;
 mod limits;
 mod logging;
+mod operate;
 mod owner;
 mod peers;
 mod preflight;
@@ -54,10 +56,22 @@ enum Role {
     Controllers(controllers::Flags),
     Certs(certs::Flags),
     Owner(owner::Flags),
+    Plan(operate::plan::Flags),
+    Migrate(Box<operate::migrate::Flags>),
+    Status(operate::status::Flags),
+    Timeline(operate::timeline::Flags),
     History(history::Flags),
+    Abort(operate::steer::AbortFlags),
+    Pause(operate::steer::PauseFlags),
+    Resume(operate::steer::ResumeFlags),
+    Retry(operate::steer::RetryFlags),
+    ForceShrink(operate::steer::ForceShrinkFlags),
+    Confirm(operate::steer::ConfirmFlags),
     Isolate(isolate::Flags),
+    Failback(isolate::FailbackFlags),
     WatchdogProxy(watchdog_proxy::Flags),
     Example(example::Flags),
+    Completion(operate::completion::Flags),
 }
 
 impl Role {
@@ -73,7 +87,7 @@ impl Role {
 
 fn main() -> ExitCode {
     // Bad usage ends in here with exit code 2.
-    let cli = Cli::parse();
+    let cli = kubectl::parse();
     if matches!(cli.role, Role::Dev(_) | Role::Apiserver(_)) {
         allocator::give_large_buffers_back();
     }
@@ -106,10 +120,22 @@ fn main() -> ExitCode {
             Role::Controllers(flags) => controllers::run(flags).await.map(|()| ExitCode::SUCCESS),
             Role::Certs(flags) => certs::run(flags).await,
             Role::Owner(flags) => owner::run(flags).await,
+            Role::Plan(flags) => operate::plan::run(flags).await,
+            Role::Migrate(flags) => operate::migrate::run(*flags).await,
+            Role::Status(flags) => operate::status::run(flags).await,
+            Role::Timeline(flags) => operate::timeline::run(flags).await,
             Role::History(flags) => history::run(flags).await,
+            Role::Abort(flags) => flags.run().await,
+            Role::Pause(flags) => flags.run().await,
+            Role::Resume(flags) => flags.run().await,
+            Role::Retry(flags) => flags.run().await,
+            Role::ForceShrink(flags) => flags.run().await,
+            Role::Confirm(flags) => flags.run().await,
             Role::Isolate(flags) => isolate::run(flags).await,
+            Role::Failback(flags) => isolate::failback(flags).await,
             Role::WatchdogProxy(flags) => watchdog_proxy::run(flags).await.map(|()| ExitCode::SUCCESS),
             Role::Example(flags) => example::run(flags).map(|()| ExitCode::SUCCESS),
+            Role::Completion(flags) => operate::completion::run(&flags),
         }
     });
     match result {

@@ -6,17 +6,21 @@
 //! | `garden.rs` | reads and writes of the garden |
 //! | `table.rs` | the rows of each mode, without the types of their flow |
 //! | `durations.rs` | how long steps take, by the migrations of the past |
+//! | `preflight.rs` | whether a Shoot may move, by the rules of the webhooks |
 //! | `preview.rs` | what a migration will do |
 //! | `progress.rs` | where a migration stands |
 //! | `timeline/` | bars of steps, as text and as SVG |
 //! | `difference.rs` | two migrations beside each other |
+//! | `drain/` | all Shoots of a seed go away, some at a time |
 //! | `steer.rs` | requests to a migration, and when they are obeyed |
 //! | `text.rs` | times and tables as text |
 
 pub mod difference;
+pub mod drain;
 pub mod durations;
 pub mod garden;
 pub mod migration;
+pub mod preflight;
 pub mod preview;
 pub mod progress;
 pub mod steer;

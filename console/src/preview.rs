@@ -144,7 +144,7 @@ impl Preview {
         line("no return", format!("from {} on nothing rolls back", self.point_of_no_return));
         match &self.carried {
             Some(carried) => line("carried", carried.words()),
-            None => line("carried", "not known: the ShootState cannot be read".to_owned()),
+            None => line("carried", "not known: there is no ShootState, or it cannot be read".to_owned()),
         }
         for warning in &self.warnings {
             line("warning", warning.clone());

@@ -128,6 +128,11 @@ impl Progress {
         if !migration.message.is_empty() {
             line("says", &migration.message);
         }
+        if let Some(abort) = &migration.abort
+            && !migration.is_over()
+        {
+            line("abort", &format!("asked for ({abort})"));
+        }
         if migration.paused {
             line("paused", "no further step starts");
         }
@@ -141,8 +146,10 @@ impl Progress {
             text.push('\n');
             text.push_str(&self.open_steps());
         }
-        text.push('\n');
-        text.push_str(&sides(migration, now));
+        if !migration.sides.is_empty() {
+            text.push('\n');
+            text.push_str(&sides(migration, now));
+        }
         if !self.possible.is_empty() {
             text.push_str(&format!("\nPossible now: {}\n", self.possible.join(", ")));
         }

@@ -106,6 +106,12 @@ impl Garden {
         Ok(Self { client, server })
     }
 
+    /// With this client; `server` is what messages call it.
+    #[must_use]
+    pub fn of(client: Client, server: &str) -> Self {
+        Self { client, server: server.to_owned() }
+    }
+
     /// URL of the API server, without a slash at the end.
     #[must_use]
     pub fn server(&self) -> &str {

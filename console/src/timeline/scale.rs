@@ -29,12 +29,6 @@ impl Scale {
         u32::try_from(place).unwrap_or(self.width)
     }
 
-    /// All of it, in seconds.
-    #[must_use]
-    pub fn seconds(&self) -> i64 {
-        self.seconds
-    }
-
     /// Marks with their places, so many at most: seconds since the first time.
     #[must_use]
     pub fn marks(&self, most: u32) -> Vec<(i64, u32)> {
