@@ -20,8 +20,13 @@ pub struct GardenFlags {
 impl GardenFlags {
     /// A client with the rights of the user.
     pub async fn connect(&self) -> anyhow::Result<kube::Client> {
+        kube::Client::try_from(self.config().await?).context("failed to make a client of the garden")
+    }
+
+    /// What the kubeconfig says.
+    pub async fn config(&self) -> anyhow::Result<kube::Config> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        let config = match &self.kubeconfig {
+        Ok(match &self.kubeconfig {
             Some(path) => {
                 let file = Kubeconfig::read_from(path);
                 let file = file.with_context(|| format!("failed to read {}", path.display()))?;
@@ -29,7 +34,6 @@ impl GardenFlags {
             }
             None if self.context.is_some() => kube::Config::from_kubeconfig(&options).await?,
             None => kube::Config::infer().await?,
-        };
-        kube::Client::try_from(config).context("failed to make a client of the garden")
+        })
     }
 }

@@ -1,12 +1,13 @@
 //! `repot history`: the migrations that a Shoot has been through.
 
-use std::{io::Write, process::ExitCode};
+use std::process::ExitCode;
 
-use anyhow::Context;
-use clap::{Args, ValueEnum};
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use repot_console::{difference, migration::Migration};
 use repot_controllers::history;
 
-use crate::garden::GardenFlags;
+use crate::operate::{self, PlaceFlags, evidence, print};
 
 /// Show the migrations that a Shoot has been through: outage, loss, and what a late snapshot holds.
 ///
@@ -16,17 +17,17 @@ use crate::garden::GardenFlags;
 ///
 ///     repot history alpha -n garden-dev --kubeconfig garden.yaml
 ///     kubectl repot history alpha -n garden-dev --output json
+///     kubectl repot history diff alpha-1 alpha-2 -n garden-dev
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Flags {
+    #[command(subcommand)]
+    task: Option<Task>,
     /// Name of the Shoot
-    #[arg(value_name = "SHOOT")]
-    shoot: String,
+    #[arg(value_name = "SHOOT", required = true, value_parser = operate::name)]
+    shoot: Option<String>,
     #[command(flatten)]
-    garden: GardenFlags,
-    /// Namespace of the Shoot [default: that of the context]
-    #[arg(short, long, value_name = "NAMESPACE")]
-    namespace: Option<String>,
+    place: PlaceFlags,
     /// Form of the answer
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -35,25 +36,71 @@ pub struct Flags {
     keys: usize,
 }
 
+/// What else is asked about the past.
+#[derive(Subcommand)]
+enum Task {
+    Diff(DiffFlags),
+    Export(evidence::ExportFlags),
+    Verify(evidence::VerifyFlags),
+}
+
+/// Show how long each step took in two migrations.
+///
+///     repot history diff alpha-1 alpha-2 -n garden-dev --kubeconfig garden.yaml
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+struct DiffFlags {
+    /// Name of the first ControlPlaneMigration
+    #[arg(value_name = "FIRST", value_parser = operate::name)]
+    first: String,
+    /// Name of the second one
+    #[arg(value_name = "SECOND", value_parser = operate::name)]
+    second: String,
+    #[command(flatten)]
+    place: PlaceFlags,
+    /// Form of the answer
+    #[arg(short, long, value_enum, default_value_t = operate::Output::Text)]
+    output: operate::Output,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum Output {
     Text,
     Json,
 }
 
-/// Prints the migrations of the Shoot to standard output.
+/// Prints the migrations of the Shoot to standard output, or does what else is asked.
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
-    let client = flags.garden.connect().await?;
-    let namespace = flags.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
-    let found = history::read(&client, &namespace, &flags.shoot).await;
-    let found = found.with_context(|| format!("failed to read the migrations of {namespace}"))?;
-    let text = match flags.output {
-        Output::Json => serde_json::to_string_pretty(&found)? + "\n",
-        Output::Text => history::text(&found, flags.keys),
-    };
-    std::io::stdout().write_all(text.as_bytes()).context("failed to write to standard output")?;
-    if found.is_empty() {
-        eprintln!("repot: no migration of Shoot {} in namespace {namespace}", flags.shoot);
+    match (flags.task, flags.shoot) {
+        (Some(Task::Diff(flags)), _) => diff(&flags).await,
+        (Some(Task::Export(flags)), _) => evidence::export(&flags).await,
+        (Some(Task::Verify(flags)), _) => evidence::verify(&flags),
+        (None, Some(shoot)) => show(&shoot, &flags.place, flags.output, flags.keys).await,
+        // clap asks for it before.
+        (None, None) => bail!("the name of a Shoot is missing"),
     }
+}
+
+async fn show(shoot: &str, place: &PlaceFlags, output: Output, keys: usize) -> anyhow::Result<ExitCode> {
+    let place = place.connect().await?;
+    let namespace = &place.namespace;
+    let found = history::read(place.garden.client(), namespace, shoot).await;
+    let found = found.with_context(|| format!("failed to read the migrations of {namespace}"))?;
+    print(&match output {
+        Output::Json => serde_json::to_string_pretty(&found)? + "\n",
+        Output::Text => history::text(&found, keys),
+    })?;
+    if found.is_empty() {
+        eprintln!("repot: no migration of Shoot {shoot} in namespace {namespace}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn diff(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
+    let place = flags.place.connect().await?;
+    let first = Migration::new(&place.garden.migration(&place.namespace, &flags.first).await?);
+    let second = Migration::new(&place.garden.migration(&place.namespace, &flags.second).await?);
+    let steps = difference::steps(&first, &second);
+    operate::answer(flags.output, &steps, |_| difference::text(&first, &second))?;
     Ok(ExitCode::SUCCESS)
 }

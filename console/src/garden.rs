@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Event;
 use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
@@ -12,19 +13,33 @@ use repot_api::names::CORE_GROUP;
 use repot_controllers::migration::api::ControlPlaneMigration;
 use serde_json::Value;
 
-use crate::migration::Migration;
+use crate::{migration::Migration, text::one_line};
 
 /// Objects that are read with one request.
 const PAGE: u32 = 500;
 /// Most migrations that are read at once. Older ones than these may be missing then.
 pub const MOST_MIGRATIONS: usize = 20_000;
+/// Most objects of another kind that are read at once.
+pub const MOST_OBJECTS: usize = 50_000;
+/// Most Events of one object that are read.
+pub const MOST_EVENTS: u32 = 2000;
 /// How long one request may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The garden cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API server refuses, or does not answer.
+    /// The API server refuses, in its own words.
+    #[error("failed to {what}: {message} (HTTP {code})")]
+    Refused {
+        /// What was tried.
+        what: String,
+        /// What the server says.
+        message: String,
+        /// Status code of HTTP.
+        code: u16,
+    },
+    /// The API server does not answer, or not as it should.
     #[error("failed to {what}")]
     Request {
         /// What was tried.
@@ -42,6 +57,24 @@ pub enum Error {
     /// There is no such migration.
     #[error("{0}")]
     Missing(String),
+}
+
+impl Error {
+    fn new(what: &str, source: kube::Error) -> Self {
+        let what = what.to_owned();
+        match source {
+            kube::Error::Api(status) => {
+                Self::Refused { what, message: one_line(&status.message), code: status.code }
+            }
+            source => Self::Request { what, source: Box::new(source) },
+        }
+    }
+
+    /// Whether the server does not know the kind, or has no such object.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { code: 404, .. } | Self::Missing(_))
+    }
 }
 
 /// Result of a read or write of the garden.
@@ -152,12 +185,49 @@ impl Garden {
         within(&what, api.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await.map(drop)
     }
 
+    /// The Events about an object, in no order; [`MOST_EVENTS`] at most.
+    ///
+    /// # Errors
+    /// Those of the API server.
+    pub async fn events(&self, namespace: &str, uid: &str) -> Result<Vec<Value>> {
+        let api = Api::<Event>::namespaced(self.0.clone(), namespace);
+        let params = ListParams::default().fields(&format!("involvedObject.uid={uid}")).limit(MOST_EVENTS);
+        let found = match within("list Events", api.list(&params)).await {
+            // A server without kube-apiserver in front has none.
+            Err(error) if error.is_not_found() => return Ok(Vec::new()),
+            found => found?,
+        };
+        Ok(found.items.iter().filter_map(|event| serde_json::to_value(event).ok()).collect())
+    }
+
     /// A Shoot as it is stored; `None` where there is none.
     ///
     /// # Errors
     /// Those of the API server.
     pub async fn shoot(&self, namespace: &str, name: &str) -> Result<Option<Value>> {
         self.read(CORE_GROUP, "v1beta1", "Shoot", Some(namespace), name).await
+    }
+
+    /// All objects of a kind of Gardener's core group with these labels, page by page. Most of them are [`MOST_OBJECTS`].
+    ///
+    /// # Errors
+    /// Those of the API server, also where it does not serve the kind.
+    pub async fn list(&self, kind: &str, namespace: Option<&str>, labels: &str) -> Result<Vec<Value>> {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(CORE_GROUP, "v1beta1", kind));
+        let api: Api<DynamicObject> = match namespace {
+            Some(namespace) => Api::namespaced_with(self.0.clone(), namespace, &resource),
+            None => Api::all_with(self.0.clone(), &resource),
+        };
+        let mut params = ListParams::default().limit(PAGE).labels(labels);
+        let mut found = Vec::new();
+        loop {
+            let page = within(&format!("list {kind}s"), api.list(&params)).await?;
+            found.extend(page.items.into_iter().filter_map(|object| serde_json::to_value(object).ok()));
+            match page.metadata.continue_.filter(|token| !token.is_empty() && found.len() < MOST_OBJECTS) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(found),
+            }
+        }
     }
 
     /// Any object; `None` where there is none, also where its kind is not served.
@@ -184,9 +254,7 @@ impl Garden {
 
 async fn within<T>(what: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T> {
     match tokio::time::timeout(LIMIT, request).await {
-        Ok(answer) => {
-            answer.map_err(|source| Error::Request { what: what.to_owned(), source: Box::new(source) })
-        }
+        Ok(answer) => answer.map_err(|source| Error::new(what, source)),
         Err(_) => Err(Error::Late { what: what.to_owned() }),
     }
 }

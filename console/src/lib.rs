@@ -12,12 +12,14 @@
 //! | `timeline/` | bars of steps, as text and as SVG |
 //! | `difference.rs` | two migrations beside each other |
 //! | `drain/` | all Shoots of a seed go away, some at a time |
+//! | `evidence/` | signed evidence of a migration, and its check |
 //! | `steer.rs` | requests to a migration, and when they are obeyed |
 //! | `text.rs` | times and tables as text |
 
 pub mod difference;
 pub mod drain;
 pub mod durations;
+pub mod evidence;
 pub mod garden;
 pub mod migration;
 pub mod preflight;

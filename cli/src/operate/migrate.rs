@@ -4,7 +4,10 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
 use jiff::{Timestamp, tz::TimeZone};
-use repot_console::migration::{Migration, Mode};
+use repot_console::{
+    migration::{Migration, Mode},
+    preview::Move,
+};
 use repot_controllers::migration::api::ControlPlaneMigration;
 use serde_json::json;
 
@@ -30,7 +33,7 @@ pub struct Flags {
     #[command(flatten)]
     place: PlaceFlags,
     /// Name of the ControlPlaneMigration [default: Shoot, seed and time]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = crate::operate::name)]
     name: Option<String>,
     /// How long a step may take before it counts as failed [default: 10m]
     #[arg(long, value_name = "DURATION")]
@@ -65,7 +68,8 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         eprintln!("repot: the rules are against it; nothing was changed");
         return Ok(ExitCode::from(NO));
     }
-    let object = flags.object(&planned, Timestamp::now())?;
+    let (name, timeout) = (flags.name.as_deref(), flags.step_timeout.as_deref());
+    let object = object(&planned.preview.asked, name, timeout, Timestamp::now())?;
     // The API server says what is wrong before a person is asked.
     place.garden.create(&place.namespace, &object, true).await?;
     if flags.dry_run {
@@ -107,27 +111,30 @@ fn question(planned: &Planned) -> String {
     )
 }
 
-impl Flags {
-    fn object(&self, planned: &Planned, now: Timestamp) -> anyhow::Result<ControlPlaneMigration> {
-        let asked = &planned.preview.asked;
-        let time = now.to_zoned(TimeZone::UTC).strftime("%Y%m%d-%H%M%S");
-        let name = format!("{}-to-{}-{time}", asked.shoot, asked.destination_seed);
-        let mut spec = json!({
-            "shootRef": {"name": asked.shoot},
-            "sourceSeed": asked.source_seed,
-            "destinationSeed": asked.destination_seed,
-            "mode": asked.mode.name(),
-            "executor": asked.executor.name(),
-        });
-        if let Some(timeout) = &self.step_timeout {
-            spec["stepTimeout"] = json!(timeout);
-        }
-        let object = json!({
-            "apiVersion": "migration.gardener.cloud/v1alpha1",
-            "kind": "ControlPlaneMigration",
-            "metadata": {"name": self.name.clone().unwrap_or(name), "namespace": asked.namespace},
-            "spec": spec,
-        });
-        Ok(serde_json::from_value::<ControlPlaneMigration>(object)?)
+/// The object that asks for a move. Its name has the Shoot, the seed and the time.
+pub fn object(
+    asked: &Move,
+    name: Option<&str>,
+    step_timeout: Option<&str>,
+    now: Timestamp,
+) -> anyhow::Result<ControlPlaneMigration> {
+    let time = now.to_zoned(TimeZone::UTC).strftime("%Y%m%d-%H%M%S");
+    let default = format!("{}-to-{}-{time}", asked.shoot, asked.destination_seed);
+    let mut spec = json!({
+        "shootRef": {"name": asked.shoot},
+        "sourceSeed": asked.source_seed,
+        "destinationSeed": asked.destination_seed,
+        "mode": asked.mode.name(),
+        "executor": asked.executor.name(),
+    });
+    if let Some(timeout) = step_timeout {
+        spec["stepTimeout"] = json!(timeout);
     }
+    let object = json!({
+        "apiVersion": "migration.gardener.cloud/v1alpha1",
+        "kind": "ControlPlaneMigration",
+        "metadata": {"name": name.unwrap_or(&default), "namespace": asked.namespace},
+        "spec": spec,
+    });
+    Ok(serde_json::from_value::<ControlPlaneMigration>(object)?)
 }

@@ -1,6 +1,8 @@
 //! Commands that show and steer migrations: what they share.
 
 pub mod completion;
+pub mod drain;
+pub mod evidence;
 pub mod migrate;
 pub mod plan;
 pub mod status;
@@ -14,6 +16,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use repot_apimachinery::validation;
 use repot_console::{garden::Garden, migration::Migration};
 use repot_controllers::migration::api::ControlPlaneMigration;
 use serde::Serialize;
@@ -29,10 +32,10 @@ pub const USAGE: u8 = 2;
 #[derive(Args)]
 pub struct ShootFlags {
     /// Name of the Shoot: its newest migration is meant
-    #[arg(value_name = "SHOOT")]
+    #[arg(value_name = "SHOOT", value_parser = name)]
     shoot: Option<String>,
     /// Name of the ControlPlaneMigration, in place of the newest one of a Shoot
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = name)]
     migration: Option<String>,
     #[command(flatten)]
     place: PlaceFlags,
@@ -44,7 +47,7 @@ pub struct PlaceFlags {
     #[command(flatten)]
     pub garden: GardenFlags,
     /// Namespace of the Shoot [default: that of the context]
-    #[arg(short, long, value_name = "NAMESPACE")]
+    #[arg(short, long, value_name = "NAMESPACE", value_parser = name)]
     pub namespace: Option<String>,
 }
 
@@ -52,6 +55,8 @@ pub struct PlaceFlags {
 pub struct Place {
     pub garden: Garden,
     pub namespace: String,
+    /// URL of its API server.
+    pub server: String,
 }
 
 /// Form of an answer.
@@ -69,16 +74,18 @@ pub enum Output {
 
 impl PlaceFlags {
     pub async fn connect(&self) -> anyhow::Result<Place> {
-        let client = self.garden.connect().await?;
+        let config = self.garden.config().await?;
+        let server = config.cluster_url.to_string();
+        let client = kube::Client::try_from(config).context("failed to make a client of the garden")?;
         let namespace = self.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-        Ok(Place { garden: Garden::new(client), namespace })
+        Ok(Place { garden: Garden::new(client), namespace, server })
     }
 }
 
 impl ShootFlags {
     /// The object that is meant. `None` where neither a Shoot nor a migration is named.
     pub async fn find(&self, place: &Place) -> anyhow::Result<Option<ControlPlaneMigration>> {
-        let Place { garden, namespace } = place;
+        let Place { garden, namespace, .. } = place;
         Ok(match (&self.migration, &self.shoot) {
             (Some(name), shoot) => {
                 let found = garden.migration(namespace, name).await?;
@@ -103,6 +110,14 @@ impl ShootFlags {
             .map(Migration::new)
             .ok_or_else(|| usage("name a Shoot, or a migration by --migration")))
     }
+}
+
+/// Reads the name of an object.
+///
+/// # Errors
+/// What a name has to look like.
+pub fn name(text: &str) -> Result<String, String> {
+    validation::dns_subdomain(text).map(|()| text.to_owned())
 }
 
 /// Says what is wrong with the command line.

@@ -14,7 +14,7 @@ use repot_console::{
 };
 use repot_webhook::facts::{Cluster, Serve, Source, World};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{NO, Output, Place, PlaceFlags, answer};
 use crate::webhook::default_settings;
@@ -43,13 +43,13 @@ pub struct Flags {
 #[derive(Args)]
 pub struct MoveFlags {
     /// Name of the Shoot
-    #[arg(value_name = "SHOOT")]
+    #[arg(value_name = "SHOOT", value_parser = crate::operate::name)]
     pub shoot: String,
     /// The destination seed
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, value_name = "SEED", value_parser = crate::operate::name)]
     pub to: String,
     /// The source seed [default: the seed that the Shoot names]
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, value_name = "SEED", value_parser = crate::operate::name)]
     pub from: Option<String>,
     /// Without downtime: both seeds serve while the etcd moves
     #[arg(long, conflicts_with = "forced")]
@@ -96,7 +96,7 @@ impl MoveFlags {
 
     /// Reads what is known of the move.
     pub async fn plan(&self, place: &Place) -> anyhow::Result<Planned> {
-        let Place { garden, namespace } = place;
+        let Place { garden, namespace, .. } = place;
         let shoot = garden.shoot(namespace, &self.shoot).await?;
         let named = |path: &str| shoot.as_ref()?.pointer(path)?.as_str().map(str::to_owned);
         let source =
@@ -133,13 +133,29 @@ impl MoveFlags {
     }
 
     async fn rules(&self, garden: &Garden, shoot: &Value) -> Result<preflight::Answer, String> {
-        let end = CancellationToken::new();
-        let client = garden.client().clone();
+        Rules::new(garden).ask(shoot, &self.to, self.live).await
+    }
+}
+
+/// The rules of the webhooks, on what the garden has. What they need is followed until this is dropped.
+pub struct Rules {
+    world: World,
+    garden: repot_webhook::garden::Garden,
+    _end: DropGuard,
+}
+
+impl Rules {
+    pub fn new(garden: &Garden) -> Self {
+        let (end, client) = (CancellationToken::new(), garden.client().clone());
         let asked = repot_webhook::garden::Garden::of(client.clone(), "the garden");
         let source = Source::Cluster(Cluster::follow(client, Serve::Garden, &end));
         let world = World { source, settings: default_settings().into() };
-        let answer = preflight::ask(shoot, (&self.to, self.live), &world, Some(&asked)).await;
-        end.cancel();
+        Self { world, garden: asked, _end: end.drop_guard() }
+    }
+
+    /// What they say of a move; why they cannot be asked where they cannot.
+    pub async fn ask(&self, shoot: &Value, to: &str, live: bool) -> Result<preflight::Answer, String> {
+        let answer = preflight::ask(shoot, (to, live), &self.world, Some(&self.garden)).await;
         answer.map_err(|error| format!("{:#}", anyhow::Error::from(error)))
     }
 }
