@@ -2,7 +2,9 @@
 
 use std::{num::NonZeroUsize, sync::atomic::AtomicBool, time::Duration};
 
-use kube::{Api, Client, ResourceExt};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{Api, Client, Resource, ResourceExt};
+use repot_api::names::CORE_GROUP;
 use repot_plan::migration::{Side, observed::MigrationMode};
 
 use super::{
@@ -15,7 +17,11 @@ use super::{
     turns::Turns,
 };
 use crate::{
-    events::EventPublisher, flow::Clients, local_stores::LocalStores, metrics::Metrics, reconciler::Settings,
+    events::{EventContent, EventPublisher},
+    flow::Clients,
+    local_stores::LocalStores,
+    metrics::Metrics,
+    reconciler::Settings,
 };
 
 /// After a pass that did not come to its end.
@@ -125,6 +131,23 @@ impl Context {
         let (namespace, name) = (migration.namespace().unwrap_or_default(), &migration.spec.shoot_ref.name);
         let found = Api::<Shoot>::namespaced(self.garden_client().clone(), &namespace).get_opt(name).await;
         found.map_err(Error::read(format!("Shoot {namespace}/{name}")))
+    }
+
+    /// Publishes an Event about a migration, and the same about its Shoot, where people look first.
+    pub(super) async fn publish(&self, migration: &ControlPlaneMigration, event: EventContent) {
+        let shoot = &migration.spec.shoot_ref;
+        let about = ObjectReference {
+            api_version: Some(format!("{CORE_GROUP}/v1beta1")),
+            kind: Some("Shoot".to_owned()),
+            namespace: migration.namespace(),
+            name: Some(shoot.name.clone()),
+            uid: Some(shoot.uid.clone()).filter(|uid| !uid.is_empty()),
+            ..ObjectReference::default()
+        };
+        let message = format!("ControlPlaneMigration {}: {}", migration.name_any(), event.message);
+        let same = EventContent { message, ..event.clone() };
+        self.events.publish(&Resource::object_ref(migration, &()), event).await;
+        self.events.publish(&about, same).await;
     }
 
     /// The client of the garden.

@@ -1,6 +1,6 @@
 //! One side of a migration, as a [`Driver`] of its flow.
 
-use kube::{Api, Resource};
+use kube::Api;
 use repot_apimachinery::time::Time;
 use repot_plan::{
     flow::{Decision, Input, Plans},
@@ -153,7 +153,7 @@ impl Driver for Migration<'_> {
     }
 
     async fn publish(&self, migration: &ControlPlaneMigration, event: EventContent) {
-        self.context.events.publish(&migration.object_ref(&()), event).await;
+        self.context.publish(migration, event).await;
     }
 
     fn is_conflict(&self, error: &Error) -> bool {

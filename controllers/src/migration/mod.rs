@@ -28,6 +28,7 @@ pub mod error;
 pub mod follow_up;
 pub mod garden;
 pub mod gardenlet;
+mod gauges;
 pub mod names;
 pub mod overall;
 pub mod pass;
@@ -41,6 +42,7 @@ pub mod turns;
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use kube::{
     Api, ResourceExt,
     runtime::{Controller, controller::Action, watcher},
@@ -69,6 +71,12 @@ pub async fn run(mut context: Context, stop: CancellationToken) {
     let all = Api::<ControlPlaneMigration>::all(context.garden_client().clone());
     let controller = Controller::new(all, watcher::Config::default());
     context.turns.follow(controller.store());
+    if context.seed.is_none()
+        && let Err(error) =
+            gauges::MigrationGauges::add(controller.store(), Timestamp::now(), &context.metrics)
+    {
+        tracing::warn!(%error, "no metrics of migrations");
+    }
     let settings = context.controller("controlplanemigration");
     reconciler::run(settings, controller, reconcile, Arc::new(context), stop).await;
 }
