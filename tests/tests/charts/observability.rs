@@ -85,7 +85,7 @@ fn there_are_no_alerts_about_components_that_are_not_installed() {
 #[test]
 fn dashboards_are_those_of_the_files() {
     for (chart, files) in [
-        ("repot-garden", &["apiserver", "controllers", "storage"][..]),
+        ("repot-garden", &["apiserver", "controllers", "migrations", "storage"][..]),
         ("repot-seed", &["apiserver", "controllers", "etcd-fleet", "storage"]),
     ] {
         let wanted = files.iter().map(|file| {
