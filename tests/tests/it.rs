@@ -22,6 +22,7 @@ mod live;
 mod members;
 mod migration;
 mod observe;
+mod operate;
 mod operator;
 mod oracles;
 mod ownership;

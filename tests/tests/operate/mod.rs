@@ -1,0 +1,5 @@
+//! The commands of operators, on a garden with the real gardener-apiserver.
+
+mod commands;
+mod drain;
+mod world;
