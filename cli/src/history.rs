@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use repot_console::{difference, migration::Migration};
 use repot_controllers::history;
 
-use crate::operate::{self, PlaceFlags, evidence, print};
+use crate::operate::{self, ConnectionFlags, evidence, print};
 
 /// Show the migrations that a Shoot has been through: outage, loss, and what a late snapshot holds.
 ///
@@ -27,7 +27,7 @@ pub struct Flags {
     #[arg(value_name = "SHOOT", required = true, value_parser = operate::name)]
     shoot: Option<String>,
     #[command(flatten)]
-    place: PlaceFlags,
+    place: ConnectionFlags,
     /// Form of the answer
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -57,7 +57,7 @@ struct DiffFlags {
     #[arg(value_name = "SECOND", value_parser = operate::name)]
     second: String,
     #[command(flatten)]
-    place: PlaceFlags,
+    place: ConnectionFlags,
     /// Form of the answer
     #[arg(short, long, value_enum, default_value_t = operate::Output::Text)]
     output: operate::Output,
@@ -81,7 +81,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     }
 }
 
-async fn show(shoot: &str, place: &PlaceFlags, output: Output, keys: usize) -> anyhow::Result<ExitCode> {
+async fn show(shoot: &str, place: &ConnectionFlags, output: Output, keys: usize) -> anyhow::Result<ExitCode> {
     let place = place.connect().await?;
     let namespace = &place.namespace;
     let found = history::read(place.garden.client(), namespace, shoot).await;

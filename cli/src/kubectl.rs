@@ -80,7 +80,7 @@ mod tests {
         wanted.sort_unstable();
         assert_eq!(shown, wanted);
         assert!(plugin.find_subcommand("apiserver").is_some());
-        assert!(plugin.render_help().to_string().contains("kubectl repot <COMMAND>"));
+        assert!(plugin.render_help().to_string().contains("kubectl repot [OPTIONS] <COMMAND>"));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use repot_console::{
 };
 use serde_json::{Value, json};
 
-use super::{NO, Output, PlaceFlags, answer, print};
+use super::{ConnectionFlags, NO, Output, answer, print};
 
 /// Largest file of evidence that is read, in bytes.
 const MOST_BYTES: u64 = 64 << 20;
@@ -42,7 +42,7 @@ pub struct ExportFlags {
     #[arg(long, value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    place: PlaceFlags,
+    place: ConnectionFlags,
 }
 
 /// Check a file of evidence, without a cluster.
@@ -66,7 +66,7 @@ pub struct VerifyFlags {
     output: Output,
 }
 
-/// Writes the file.
+/// Signs the evidence and writes the file.
 pub async fn export(flags: &ExportFlags) -> anyhow::Result<ExitCode> {
     let key = PrivateKey::read(&read(&flags.key)?).with_context(|| flags.key.display().to_string())?;
     let place = flags.place.connect().await?;

@@ -12,7 +12,7 @@ use repot_controllers::migration::api::ControlPlaneMigration;
 use serde_json::json;
 
 use super::{
-    NO, Output, PlaceFlags, agree, answer,
+    ConnectionFlags, NO, Output, agree, answer,
     plan::{MoveFlags, Planned},
     status::{self, Watch},
 };
@@ -31,7 +31,7 @@ pub struct Flags {
     #[command(flatten)]
     target: MoveFlags,
     #[command(flatten)]
-    place: PlaceFlags,
+    place: ConnectionFlags,
     /// Name of the ControlPlaneMigration [default: Shoot, seed and time]
     #[arg(long, value_name = "NAME", value_parser = crate::operate::name)]
     name: Option<String>,

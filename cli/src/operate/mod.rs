@@ -38,12 +38,12 @@ pub struct ShootFlags {
     #[arg(long, value_name = "NAME", value_parser = name)]
     migration: Option<String>,
     #[command(flatten)]
-    place: PlaceFlags,
+    place: ConnectionFlags,
 }
 
 /// In which garden and namespace.
 #[derive(Args)]
-pub struct PlaceFlags {
+pub struct ConnectionFlags {
     #[command(flatten)]
     pub garden: GardenFlags,
     /// Namespace of the Shoot [default: that of the context]
@@ -52,7 +52,7 @@ pub struct PlaceFlags {
 }
 
 /// A garden, and a namespace in it.
-pub struct Place {
+pub struct Connection {
     pub garden: Garden,
     pub namespace: String,
     /// URL of its API server.
@@ -72,20 +72,20 @@ pub enum Output {
     Yaml,
 }
 
-impl PlaceFlags {
-    pub async fn connect(&self) -> anyhow::Result<Place> {
+impl ConnectionFlags {
+    pub async fn connect(&self) -> anyhow::Result<Connection> {
         let config = self.garden.config().await?;
         let server = config.cluster_url.to_string();
         let client = kube::Client::try_from(config).context("failed to make a client of the garden")?;
         let namespace = self.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-        Ok(Place { garden: Garden::new(client), namespace, server })
+        Ok(Connection { garden: Garden::new(client), namespace, server })
     }
 }
 
 impl ShootFlags {
     /// The object that is meant. `None` where neither a Shoot nor a migration is named.
-    pub async fn find(&self, place: &Place) -> anyhow::Result<Option<ControlPlaneMigration>> {
-        let Place { garden, namespace, .. } = place;
+    pub async fn find(&self, place: &Connection) -> anyhow::Result<Option<ControlPlaneMigration>> {
+        let Connection { garden, namespace, .. } = place;
         Ok(match (&self.migration, &self.shoot) {
             (Some(name), shoot) => {
                 let found = garden.migration(namespace, name).await?;
@@ -103,7 +103,7 @@ impl ShootFlags {
     }
 
     /// The same for commands that need one.
-    pub async fn require(&self, place: &Place) -> anyhow::Result<Result<Migration, ExitCode>> {
+    pub async fn require(&self, place: &Connection) -> anyhow::Result<Result<Migration, ExitCode>> {
         let found = self.find(place).await?;
         Ok(found
             .as_ref()

@@ -16,7 +16,7 @@ use repot_webhook::facts::{Cluster, Serve, Source, World};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{NO, Output, Place, PlaceFlags, answer};
+use super::{Connection, ConnectionFlags, NO, Output, answer};
 use crate::webhook::default_settings;
 
 /// Show what a migration will do, before anybody starts it.
@@ -33,7 +33,7 @@ pub struct Flags {
     #[command(flatten)]
     target: MoveFlags,
     #[command(flatten)]
-    place: PlaceFlags,
+    place: ConnectionFlags,
     /// Form of the answer
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -42,10 +42,10 @@ pub struct Flags {
 /// What moves where.
 #[derive(Args)]
 pub struct MoveFlags {
-    /// Name of the Shoot
+    /// Name of the Shoot that moves
     #[arg(value_name = "SHOOT", value_parser = crate::operate::name)]
     pub shoot: String,
-    /// The destination seed
+    /// The seed where it goes
     #[arg(long, value_name = "SEED", value_parser = crate::operate::name)]
     pub to: String,
     /// The source seed [default: the seed that the Shoot names]
@@ -57,7 +57,7 @@ pub struct MoveFlags {
     /// The source cannot be reached; what it stored after its newest snapshot is lost
     #[arg(long)]
     pub forced: bool,
-    /// Who carries it out
+    /// Who carries it out: controllers or gardenlets
     #[arg(long, value_enum, default_value_t = By::Repot, value_name = "WHO")]
     pub by: By,
 }
@@ -95,8 +95,8 @@ impl MoveFlags {
     }
 
     /// Reads what is known of the move.
-    pub async fn plan(&self, place: &Place) -> anyhow::Result<Planned> {
-        let Place { garden, namespace, .. } = place;
+    pub async fn plan(&self, place: &Connection) -> anyhow::Result<Planned> {
+        let Connection { garden, namespace, .. } = place;
         let shoot = garden.shoot(namespace, &self.shoot).await?;
         let named = |path: &str| shoot.as_ref()?.pointer(path)?.as_str().map(str::to_owned);
         let source =

@@ -17,7 +17,7 @@ use repot_console::{
 };
 use serde_json::{Value, json};
 
-use super::{NO, Output, Place, ShootFlags, answer, print};
+use super::{Connection, NO, Output, ShootFlags, answer, print};
 use crate::run::stop_on_signals;
 
 /// How long between two looks.
@@ -99,7 +99,7 @@ fn code(migration: &Migration) -> ExitCode {
     }
 }
 
-async fn list(place: &Place, all_namespaces: bool, output: Output) -> anyhow::Result<ExitCode> {
+async fn list(place: &Connection, all_namespaces: bool, output: Output) -> anyhow::Result<ExitCode> {
     let namespace = (!all_namespaces).then_some(place.namespace.as_str());
     let mut all = place.garden.migrations(namespace, None).await?;
     all.retain(|migration| !migration.is_over());
