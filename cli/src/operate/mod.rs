@@ -10,7 +10,7 @@ pub mod steer;
 pub mod timeline;
 
 use std::{
-    io::{BufRead as _, IsTerminal, Write},
+    io::{BufRead as _, ErrorKind, IsTerminal, Write},
     process::ExitCode,
 };
 
@@ -126,8 +126,13 @@ pub fn usage(message: &str) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
+/// Prints to standard output. A reader that wants no more, such as `head`, is no failure.
 pub fn print(text: &str) -> anyhow::Result<()> {
-    std::io::stdout().write_all(text.as_bytes()).context("failed to write to standard output")
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("failed to write to standard output"),
+    }
 }
 
 /// Prints an answer for programs, or the text for people.
@@ -162,6 +167,12 @@ pub fn agree(question: &str, yes: bool) -> Result<(), ExitCode> {
     }
     eprintln!("repot: nothing was changed");
     Err(ExitCode::from(NO))
+}
+
+/// Lines of the terminal; many where there is none.
+pub fn height() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+    size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0).unwrap_or(usize::MAX)
 }
 
 /// Columns of the terminal, or of a wide page elsewhere.

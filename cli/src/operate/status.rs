@@ -1,7 +1,7 @@
 //! `repot status`: where migrations stand.
 
 use std::{
-    io::{IsTerminal, Write as _},
+    io::IsTerminal,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -200,13 +200,14 @@ impl Told {
 
     /// Draws over what was drawn before.
     fn redraw(&mut self, text: &str) -> anyhow::Result<()> {
-        let width = super::width() as usize;
-        let cut: Vec<String> = text.lines().map(|line| line.chars().take(width).collect()).collect();
+        // What does not fit on the screen could not be drawn over.
+        let (width, height) = (super::width() as usize, super::height().saturating_sub(1));
+        let lines = text.lines().take(height);
+        let cut: Vec<String> = lines.map(|line| line.chars().take(width).collect()).collect();
         let up = if self.lines > 0 { format!("\x1b[{}A", self.lines) } else { String::new() };
         let lines: String = cut.iter().map(|line| format!("\x1b[2K{line}\n")).collect();
         self.lines = cut.len();
-        print(&format!("{up}{lines}\x1b[J"))?;
-        std::io::stdout().flush().map_err(Into::into)
+        print(&format!("{up}{lines}\x1b[J"))
     }
 
     /// One line on standard error for each step that has changed.
