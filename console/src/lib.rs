@@ -23,11 +23,8 @@ pub mod difference;
 pub mod doctor;
 pub mod drain;
 pub mod durations;
-<<<<<<< HEAD
-pub mod evidence;
-=======
 pub mod etcd;
->>>>>>> 0854afa1 (console: hosted etcds and their workflows; the doctor's checks, redactor and bundle)
+pub mod evidence;
 pub mod garden;
 pub mod migration;
 pub mod objects;
