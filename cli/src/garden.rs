@@ -1,6 +1,6 @@
-//! How a command of a user finds the garden.
+//! How a command of a user finds the garden, or another cluster.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
@@ -17,6 +17,17 @@ pub struct GardenFlags {
     context: Option<String>,
 }
 
+/// Where a cluster is, a garden or a seed.
+#[derive(Args)]
+pub struct ClusterFlags {
+    /// kubeconfig of the cluster [default: as kubectl finds it]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
 impl GardenFlags {
     /// A client with the rights of the user.
     pub async fn connect(&self) -> anyhow::Result<kube::Client> {
@@ -25,15 +36,31 @@ impl GardenFlags {
 
     /// What the kubeconfig says.
     pub async fn config(&self) -> anyhow::Result<kube::Config> {
-        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        Ok(match &self.kubeconfig {
-            Some(path) => {
-                let file = Kubeconfig::read_from(path);
-                let file = file.with_context(|| format!("failed to read {}", path.display()))?;
-                kube::Config::from_custom_kubeconfig(file, &options).await?
-            }
-            None if self.context.is_some() => kube::Config::from_kubeconfig(&options).await?,
-            None => kube::Config::infer().await?,
-        })
+        config(self.kubeconfig.as_deref(), self.context.as_deref()).await
     }
+}
+
+impl ClusterFlags {
+    /// A client with the rights of the user.
+    pub async fn connect(&self) -> anyhow::Result<kube::Client> {
+        kube::Client::try_from(self.config().await?).context("failed to make a client of the cluster")
+    }
+
+    /// What the kubeconfig says.
+    pub async fn config(&self) -> anyhow::Result<kube::Config> {
+        config(self.kubeconfig.as_deref(), self.context.as_deref()).await
+    }
+}
+
+async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<kube::Config> {
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    Ok(match kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path);
+            let file = file.with_context(|| format!("failed to read {}", path.display()))?;
+            kube::Config::from_custom_kubeconfig(file, &options).await?
+        }
+        None if context.is_some() => kube::Config::from_kubeconfig(&options).await?,
+        None => kube::Config::infer().await?,
+    })
 }

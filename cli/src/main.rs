@@ -6,6 +6,8 @@ mod audit;
 mod certs;
 mod controllers;
 mod dev;
+mod doctor;
+mod etcd;
 mod etcd_agent;
 mod example;
 mod garden;
@@ -70,6 +72,8 @@ enum Role {
     Drain(Box<operate::drain::Flags>),
     Isolate(isolate::Flags),
     Failback(isolate::FailbackFlags),
+    Etcd(Box<etcd::Flags>),
+    Doctor(Box<doctor::Flags>),
     WatchdogProxy(watchdog_proxy::Flags),
     Example(example::Flags),
     Completion(operate::completion::Flags),
@@ -135,6 +139,8 @@ fn main() -> ExitCode {
             Role::Drain(flags) => operate::drain::run(*flags).await,
             Role::Isolate(flags) => isolate::run(flags).await,
             Role::Failback(flags) => isolate::failback(flags).await,
+            Role::Etcd(flags) => etcd::run(*flags).await,
+            Role::Doctor(flags) => doctor::run(*flags).await,
             Role::WatchdogProxy(flags) => watchdog_proxy::run(flags).await.map(|()| ExitCode::SUCCESS),
             Role::Example(flags) => example::run(flags).map(|()| ExitCode::SUCCESS),
             Role::Completion(flags) => operate::completion::run(&flags),

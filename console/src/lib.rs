@@ -14,14 +14,20 @@
 //! | `drain/` | all Shoots of a seed go away, some at a time |
 //! | `evidence/` | signed evidence of a migration, and its check |
 //! | `steer.rs` | requests to a migration, and when they are obeyed |
+//! | `objects.rs` | reads and writes of objects of any kind |
+//! | `etcd/` | hosted etcds, their workflows, and requests for them |
+//! | `doctor/` | whether an installation is well, and what a maintainer needs to know of it |
 //! | `text.rs` | times and tables as text |
 
 pub mod difference;
+pub mod doctor;
 pub mod drain;
 pub mod durations;
+pub mod etcd;
 pub mod evidence;
 pub mod garden;
 pub mod migration;
+pub mod objects;
 pub mod preflight;
 pub mod preview;
 pub mod progress;

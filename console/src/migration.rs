@@ -242,7 +242,7 @@ impl SidePart {
 }
 
 impl StepRecord {
-    fn read(record: &Value) -> Self {
+    pub(crate) fn read(record: &Value) -> Self {
         Self {
             name: text(record, "name"),
             state: text(record, "state"),
