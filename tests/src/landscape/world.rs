@@ -93,6 +93,14 @@ pub struct Workload {
     marker: String,
 }
 
+impl Workload {
+    /// What there is, in one line.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        format!("{} nodes and {} VMs, each with its own name and UID", self.nodes.len(), self.vms.len())
+    }
+}
+
 /// Runs one test, as [`run_large`] does. The shared landscape does not end while the test waits for its turn.
 pub fn run(test: impl AsyncFnOnce(&TestEnv) -> Result<()>) {
     run_in(&LANDSCAPE, test);
