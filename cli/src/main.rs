@@ -21,6 +21,7 @@ mod operate;
 mod owner;
 mod peers;
 mod preflight;
+mod rehearse;
 mod run;
 mod serving;
 mod snapshots;
@@ -69,6 +70,7 @@ enum Role {
     Confirm(operate::steer::ConfirmFlags),
     Isolate(isolate::Flags),
     Failback(isolate::FailbackFlags),
+    Rehearse(rehearse::Flags),
     WatchdogProxy(watchdog_proxy::Flags),
     Example(example::Flags),
     Completion(operate::completion::Flags),
@@ -133,6 +135,7 @@ fn main() -> ExitCode {
             Role::Confirm(flags) => flags.run().await,
             Role::Isolate(flags) => isolate::run(flags).await,
             Role::Failback(flags) => isolate::failback(flags).await,
+            Role::Rehearse(flags) => rehearse::run(&flags),
             Role::WatchdogProxy(flags) => watchdog_proxy::run(flags).await.map(|()| ExitCode::SUCCESS),
             Role::Example(flags) => example::run(flags).map(|()| ExitCode::SUCCESS),
             Role::Completion(flags) => operate::completion::run(&flags),

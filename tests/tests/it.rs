@@ -25,6 +25,7 @@ mod observe;
 mod operator;
 mod oracles;
 mod ownership;
+mod rehearse;
 mod seed_state;
 mod shootstate;
 mod supply_chain;

@@ -11,6 +11,7 @@ use repot_tests::landscape::{isolations, story};
 use tokio::time::sleep;
 
 use crate::injection::Injection;
+use crate::machine::Machine;
 use crate::progress::Progress;
 use crate::view::View;
 
@@ -37,6 +38,8 @@ pub struct Follower<'a> {
     pub requests: &'a Requests,
     /// What goes wrong.
     pub injection: Option<Injection<'a>>,
+    /// How busy this machine was.
+    pub machine: Machine,
     /// States of steps that were told, by side and name.
     known: BTreeMap<(&'static str, String), String>,
     phase: String,
@@ -50,7 +53,15 @@ impl<'a> Follower<'a> {
         requests: &'a Requests,
         injection: Option<Injection<'a>>,
     ) -> Self {
-        Self { world, progress, requests, injection, known: BTreeMap::new(), phase: String::new() }
+        Self {
+            world,
+            progress,
+            requests,
+            injection,
+            machine: Machine::new(),
+            known: BTreeMap::new(),
+            phase: String::new(),
+        }
     }
 
     /// Looks at the flow until it is as wanted, or has ended.
@@ -59,6 +70,7 @@ impl<'a> Follower<'a> {
     pub async fn until(&mut self, object: Object<'_>, is_wanted: fn(&View) -> bool) -> Result<View> {
         let (begun, mut answered) = (Instant::now(), Instant::now());
         loop {
+            self.machine.look();
             match self.read(object).await {
                 Ok(view) => {
                     answered = Instant::now();

@@ -9,6 +9,7 @@
 //! | `follow.rs`, `view.rs` | a flow as it is seen from outside |
 //! | `faults.rs`, `injection.rs` | what can go wrong, and how it is brought about |
 //! | `proofs.rs` | what is looked at after the flow |
+//! | `machine.rs` | how busy this machine was |
 //! | `report/` | the report |
 //! | `progress.rs` | what a person sees meanwhile |
 
@@ -19,6 +20,7 @@ mod flow;
 mod follow;
 mod ground;
 mod injection;
+mod machine;
 mod progress;
 mod proofs;
 mod report;
@@ -190,6 +192,7 @@ async fn rehearse(
         fault: fault_name,
         ended: seen.view.phase.clone(),
         may_end: seen.may_end,
+        machine: follower.machine,
         requests: clients,
         windows: seen.windows.clone(),
         api_outage: seen.view.outage().cloned(),

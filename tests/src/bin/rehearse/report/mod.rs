@@ -8,6 +8,7 @@ use repot_console::text::{columns, duration, one_line};
 use repot_tests::landscape::requests::{Count, Failure};
 use serde::Serialize;
 
+use crate::machine::Machine;
 use crate::view::View;
 
 /// A failure this much before or after a time at which requests may fail belongs to it: times of controllers are whole seconds, and
@@ -34,6 +35,8 @@ pub struct Report {
     pub ended: String,
     /// How it may end.
     pub may_end: &'static [&'static str],
+    /// This machine.
+    pub machine: Machine,
     /// What clients of the Shoot saw.
     pub requests: RequestsReport,
     /// Times at which requests may fail.
@@ -213,6 +216,11 @@ impl Report {
             let mark = if check.holds { "yes" } else { "NO " };
             let _ = writeln!(text, "  {mark}  {}: {}", check.what, check.evidence);
         }
+        if !self.proved && self.machine.was_busy() {
+            text.push_str(
+                "\nThis machine had much more to do than it can: what failed may come from that alone.\n",
+            );
+        }
         text.push_str("\nNot proved:\n");
         for line in &self.not_proved {
             let _ = writeln!(text, "  {line}");
@@ -251,6 +259,7 @@ impl Report {
             ("Slowest answer", format!("{slowest_millis} ms")),
             ("Longest gap", format!("{longest_gap_millis} ms from one answer to the next")),
             ("API outage", outage),
+            ("This machine", self.machine.text()),
         ];
         let mut text = columns(&rows.map(|(name, value)| [name.to_owned(), value]));
         for kind in &self.requests.failures {

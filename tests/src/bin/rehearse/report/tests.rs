@@ -37,6 +37,7 @@ fn report(failures: &[Failure]) -> Report {
         fault: Some("ApiServes=kill".to_owned()),
         ended: "Succeeded".to_owned(),
         may_end: &["Succeeded"],
+        machine: Machine { cores: 2, highest_load: 9.25 },
         proved: checks.iter().all(|check| check.holds),
         requests,
         windows,
@@ -81,6 +82,7 @@ Repeated as asked  3
 Slowest answer     80 ms
 Longest gap        7250 ms from one answer to the next
 API outage         7s
+This machine       2 cores, load average up to 9.2
   no connection: 1, 0 of them wrongly; the first at 2027-01-15T08:00:13Z: no connection at 12 [31m
   requests may fail from 2027-01-15T08:00:10Z to 2027-01-15T08:00:20Z: the API is away
 
@@ -99,6 +101,7 @@ fn failure_that_is_wrong_is_no_proof_and_stands_in_both_forms() {
     let report = report(&[failure(30, 31, "status 500")]);
     let text = report.text("bars");
     assert!(text.contains("Not all that was promised was seen:\n  NO   no request failed"), "{text}");
+    assert!(text.contains("This machine had much more to do"), "{text}");
     let json = serde_json::to_value(&report).expect("JSON");
     assert_eq!((&json["proved"], &json["requests"]["failedWrongly"]), (&false.into(), &1.into()));
     assert_eq!(json["apiOutage"]["seconds"], 7);
