@@ -28,7 +28,7 @@ const MOST_FAILURES: usize = 20_000;
 /// Clients that run until they are dropped.
 pub struct Requests {
     seen: Arc<Mutex<Seen>>,
-    _clients: JoinSet<()>,
+    clients: JoinSet<()>,
 }
 
 /// What the clients have seen.
@@ -108,7 +108,12 @@ impl Requests {
         for (at, api) in apis.into_iter().enumerate() {
             clients.spawn(ask(api, (at, period), seen.clone()));
         }
-        Self { seen, _clients: clients }
+        Self { seen, clients: clients }
+    }
+
+    /// How many clients there are.
+    pub fn clients(&self) -> usize {
+        self.clients.len()
     }
 
     /// What was seen so far.

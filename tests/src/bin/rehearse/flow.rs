@@ -1,11 +1,12 @@
 //! The flows, one function each: what a person does, what is waited for, and what is looked at afterwards.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use repot_tests::landscape::isolations::{self, ZONE};
-use repot_tests::landscape::requests::Requests;
+use repot_tests::landscape::requests::{Requests, Written};
 use repot_tests::landscape::world::{SEEDS, Workload, World};
 use repot_tests::landscape::{forced, story};
 use repot_tests::wait::until;
@@ -108,11 +109,14 @@ async fn judge(follower: &mut Follower<'_>, before: &Workload, view: View, outag
 /// A control plane leaves a seed that does not answer, and that comes back later.
 pub async fn forced(follower: &mut Follower<'_>, before: &Workload) -> Result<Seen> {
     let world = follower.world;
+    follower.progress.status("until the ShootState and a snapshot hold what is there");
     forced::until_state_is_stored(world).await?;
+    forced::until_workload_is_stored(world, SEEDS.0).await?;
     let at_source = world.shoot.control_plane.api_at(world.landscape.seed(SEEDS.0)?).await?;
     let stopped = Timestamp::now();
     let containers = stop_seed(world, SEEDS.0).await?;
     follower.progress.line("seed-a stands still: its kube-apiserver and all Pods of the Shoot");
+    let at_stop = written_at_stop(follower.requests).await?;
     story::create_in_mode(world, NAME, SEEDS, ("Forced", story::STEP_TIMEOUT)).await?;
     let confirm =
         json!({"confirmation.gardener.cloud/forced-migration": SEEDS.0, forced::SOURCE_STOPPED: SEEDS.0});
@@ -129,7 +133,7 @@ pub async fn forced(follower: &mut Follower<'_>, before: &Workload) -> Result<Se
     let gone = until("the source to be removed", DEADLINE, async || world.ensure_gone(SEEDS.0).await).await;
     let mut checks = vec![ended(&view, may_end(follower)), silent(&late)];
     drop(late);
-    checks.extend(proofs::writes(world, follower.requests, SEEDS.1, Loss::Newest).await);
+    checks.extend(proofs::writes(world, follower.requests, SEEDS.1, Loss::NewestOf(&at_stop)).await);
     checks.push(proofs::workload(world, before).await);
     checks.push(Proof::of(
         "nothing of the Shoot is left at a source that comes back",
@@ -140,6 +144,18 @@ pub async fn forced(follower: &mut Follower<'_>, before: &Workload) -> Result<Se
     windows.extend(window_of_fault(follower));
     checks.extend(check_of_fault(follower));
     Ok(Seen { may_end: may_end(follower), view, windows, checks, seed: SEEDS.1 })
+}
+
+/// What the source had acknowledged when it stood still. Every client has waited in vain by then, so no acknowledgement is on its way.
+async fn written_at_stop(requests: &Requests) -> Result<BTreeMap<String, Written>> {
+    let clients = requests.clients();
+    until("all clients to wait in vain", DEADLINE, async || {
+        let failed = requests.failures().len();
+        ensure!(failed >= clients, "{failed} requests have failed");
+        Ok(())
+    })
+    .await?;
+    Ok(requests.written())
 }
 
 /// Nothing was acknowledged by a source that has come back.
@@ -254,11 +270,10 @@ async fn until_answered(requests: &Requests) -> Result<()> {
 
 /// A fault that lasts longer than the flow ends with it.
 async fn end_fault(follower: &mut Follower<'_>) -> Result<()> {
-    if let Some(injection) = &mut follower.injection {
-        let text = injection.end().await?;
-        if !text.is_empty() {
-            follower.progress.line(&text);
-        }
+    if let Some(injection) = &mut follower.injection
+        && let Some(text) = injection.end().await?
+    {
+        follower.progress.line(&text);
     }
     Ok(())
 }

@@ -60,7 +60,7 @@ impl<'a> Injection<'a> {
     pub async fn follow(&mut self, view: &View) -> Result<Option<String>> {
         match &self.state {
             State::Waiting if self.is_due(view) => self.begin().await.map(Some),
-            State::Active { since, .. } if self.has_lasted(*since, view) => self.end().await.map(Some),
+            State::Active { since, .. } if self.has_lasted(*since, view) => self.end().await,
             _ => Ok(None),
         }
     }
@@ -109,10 +109,14 @@ impl<'a> Injection<'a> {
         Ok(format!("fault {}: {}", self.fault.name(), self.fault.means.describe()))
     }
 
-    /// Ends the fault if it lasts; gives what was done, for people.
-    pub async fn end(&mut self) -> Result<String> {
-        let State::Active { from, harm, .. } = std::mem::replace(&mut self.state, State::Waiting) else {
-            return Ok(String::new());
+    /// Ends the fault where it lasts; gives what was done, for people.
+    pub async fn end(&mut self) -> Result<Option<String>> {
+        let (from, harm) = match std::mem::replace(&mut self.state, State::Waiting) {
+            State::Active { from, harm, .. } => (from, harm),
+            other => {
+                self.state = other;
+                return Ok(None);
+            }
         };
         match harm {
             Harm::Nothing | Harm::Link { .. } => {}
@@ -121,7 +125,7 @@ impl<'a> Injection<'a> {
             Harm::Bucket(cut) => self.world.landscape.seed(SEEDS.1)?.runner.heal(cut).await?,
         }
         self.state = State::Over { from, to: Timestamp::now() };
-        Ok(format!("the fault {} is over", self.fault.name()))
+        Ok(Some(format!("the fault {} is over", self.fault.name())))
     }
 }
 

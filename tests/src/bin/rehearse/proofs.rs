@@ -12,16 +12,16 @@ use crate::report::Proof;
 const SOME: usize = 5;
 
 /// What may be missing of the writes that were acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
+#[derive(Clone, Copy, Debug)]
+pub enum Loss<'a> {
     /// Nothing.
     Nothing,
-    /// What the source had not stored in its bucket: the newest writes.
-    Newest,
+    /// The newest of these, which the source had acknowledged and not stored in its bucket.
+    NewestOf(&'a BTreeMap<String, Written>),
 }
 
 /// Each acknowledged write is read at a seed, at its own address, and versions have only grown.
-pub async fn writes(world: &World, requests: &Requests, seed: &str, loss: Loss) -> Vec<Proof> {
+pub async fn writes(world: &World, requests: &Requests, seed: &str, loss: Loss<'_>) -> Vec<Proof> {
     let written = requests.written();
     let read = async {
         let api = world.shoot.control_plane.api_at(world.landscape.seed(seed)?).await?;
@@ -43,26 +43,39 @@ pub async fn writes(world: &World, requests: &Requests, seed: &str, loss: Loss) 
 fn compare(
     written: &BTreeMap<String, Written>,
     found: &BTreeMap<String, Written>,
-    loss: Loss,
+    loss: Loss<'_>,
 ) -> Result<String> {
     ensure!(!written.is_empty(), "nothing was written");
     let is_there = |name: &str, own: &Written| {
         found.get(name).is_some_and(|one| one.version >= own.version && (one.is_changed || !own.is_changed))
     };
-    let lost: Vec<_> = written.iter().filter(|(name, own)| !is_there(name, own)).collect();
-    let some: Vec<_> = lost.iter().take(SOME).map(|(name, _)| name.as_str()).collect();
+    let (mut lost, mut newest_kept) = (BTreeMap::new(), 0);
+    for (name, own) in written {
+        let at_stop = match loss {
+            Loss::Nothing => None,
+            Loss::NewestOf(at_stop) => at_stop.get(name),
+        };
+        match at_stop {
+            Some(earlier) if is_there(name, earlier) => newest_kept = newest_kept.max(earlier.version),
+            Some(earlier) if earlier == own => {
+                lost.insert(name.as_str(), own.version);
+                continue;
+            }
+            _ => {}
+        }
+        ensure!(is_there(name, own), "{name} is lost, which was acknowledged with version {}", own.version);
+    }
     let (count, all) = (lost.len(), written.len());
-    match (loss, lost.iter().map(|(_, own)| own.version).min()) {
-        (_, None) => Ok(format!("{all} of {all} objects, none of an older version")),
-        (Loss::Nothing, Some(_)) => anyhow::bail!("{count} of {all} are lost: {}", some.join(", ")),
-        (Loss::Newest, Some(oldest)) => {
-            let kept =
-                written.iter().filter(|(name, own)| is_there(name, own)).map(|(_, own)| own.version).max();
+    let some: Vec<_> = lost.keys().take(SOME).copied().collect();
+    match lost.values().min() {
+        None => Ok(format!("{all} of {all} objects, none of an older version")),
+        Some(oldest) => {
             ensure!(
-                kept.is_none_or(|kept| kept < oldest),
-                "{count} of {all} are lost, and not the newest: version {oldest} is lost and {kept:?} is there"
+                newest_kept < *oldest,
+                "{} are lost, and not the newest: version {oldest} is lost and {newest_kept} is there",
+                some.join(", ")
             );
-            Ok(format!("{} of {all} objects; {count} newer than the newest snapshot are lost", all - count))
+            Ok(format!("{} of {all} objects; {count} are lost, newer than the newest snapshot", all - count))
         }
     }
 }
@@ -117,12 +130,19 @@ mod tests {
     }
 
     #[test]
-    fn only_the_newest_writes_may_be_lost_with_a_dead_source() {
-        let written = objects(&[("a", 10, true), ("b", 12, false), ("c", 14, false)]);
-        let compare = |found: &[(&str, u64, bool)]| compare(&written, &objects(found), Loss::Newest);
-        let said = compare(&[("a", 10, true), ("b", 12, false)]).expect("the newest is lost");
-        assert_eq!(said, "2 of 3 objects; 1 newer than the newest snapshot are lost");
-        assert!(compare(&[("a", 10, true), ("c", 14, false)]).is_err());
+    fn only_the_newest_writes_of_a_dead_source_may_be_lost() {
+        let at_stop = objects(&[("a", 10, true), ("b", 12, false), ("c", 14, false)]);
+        let mut written = at_stop.clone();
+        written.extend(objects(&[("d", 1_000, true)]));
+        let compare =
+            |found: &[(&str, u64, bool)]| compare(&written, &objects(found), Loss::NewestOf(&at_stop));
+        let said =
+            compare(&[("a", 10, true), ("b", 12, false), ("d", 1_000, true)]).expect("the newest is lost");
+        assert_eq!(said, "3 of 4 objects; 1 are lost, newer than the newest snapshot");
+        let of_before = compare(&[("a", 10, true), ("c", 14, false), ("d", 1_000, true)]);
+        assert!(of_before.expect_err("b is older than c").to_string().contains("not the newest"));
+        let of_after = compare(&[("a", 10, true), ("b", 12, false), ("c", 14, false)]);
+        assert!(of_after.expect_err("d is of the destination").to_string().contains("d is lost"));
     }
 
     #[test]

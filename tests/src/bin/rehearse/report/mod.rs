@@ -169,6 +169,7 @@ impl RequestsReport {
     pub fn proof(&self) -> Proof {
         let (answered, failed) = (self.answered, self.failed);
         let outcome = match self.failed_wrongly {
+            0 if failed == 0 => Ok(format!("{answered} answered, none failed")),
             0 => Ok(format!("{answered} answered, {failed} failed at times at which they may")),
             wrongly => Err(anyhow::anyhow!("{wrongly} of {} failed", answered + failed as u64)),
         };
