@@ -71,7 +71,7 @@ soak: testbed
 	$(SOAK) --test it -- store::cheap
 	$(SOAK) --test it -- --include-ignored --test-threads 1 expansion::moves:: shootstate::large:: telemetry::cost
 	$(SOAK) --test it -- --include-ignored --test-threads 1 install::
-	$(SOAK) --test it -- --include-ignored --test-threads 1 migration:: landscape:: live:: isolation::
+	$(SOAK) --test it -- --include-ignored --test-threads 1 migration:: landscape:: live:: isolation:: rehearse::
 	$(SOAK) --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: operator:: ownership:: workflows:: shootstate::chunk_store:: gardener:: --skip expansion::moves:: --skip $(KILLER)
 	$(SOAK) --test it -- --include-ignored $(KILLER)
 
@@ -106,6 +106,13 @@ landscape: testbed
 try: testbed
 	$(CARGO) build --locked --workspace --bins --test it
 	exec "$${CARGO_TARGET_DIR:-target}/debug/quick_start" $(ARGS)
+
+# A flow on this machine, under load, with a report (docs/operate/rehearse.md): make rehearse ARGS="live --rtt 180ms". It needs root, for
+# Pods. Everything that it writes is in ./rehearsal.
+.PHONY: rehearse
+rehearse: testbed
+	$(CARGO) build --locked --workspace --bins --test it
+	exec "$${CARGO_TARGET_DIR:-target}/debug/rehearse" $(ARGS)
 
 # The images of docs/operate/dashboards.md, from ten minutes of a real run. It needs root, for Pods.
 .PHONY: panels

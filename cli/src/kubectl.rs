@@ -9,7 +9,8 @@ use crate::Cli;
 /// The name by which kubectl finds a plugin.
 const PLUGIN: &str = "kubectl-repot";
 /// Commands of people. The others run servers and agents, and stay possible.
-const OPERATORS: [&str; 22] = [
+const OPERATORS: [&str; 23] = [
+const OPERATORS: [&str; 20] = [
     "plan",
     "migrate",
     "status",
@@ -26,6 +27,7 @@ const OPERATORS: [&str; 22] = [
     "failback",
     "etcd",
     "doctor",
+    "rehearse",
     "preflight",
     "owner",
     "snapshots",

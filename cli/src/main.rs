@@ -23,6 +23,7 @@ mod operate;
 mod owner;
 mod peers;
 mod preflight;
+mod rehearse;
 mod run;
 mod serving;
 mod snapshots;
@@ -74,6 +75,7 @@ enum Role {
     Failback(isolate::FailbackFlags),
     Etcd(Box<etcd::Flags>),
     Doctor(Box<doctor::Flags>),
+    Rehearse(rehearse::Flags),
     WatchdogProxy(watchdog_proxy::Flags),
     Example(example::Flags),
     Completion(operate::completion::Flags),
@@ -141,6 +143,7 @@ fn main() -> ExitCode {
             Role::Failback(flags) => isolate::failback(flags).await,
             Role::Etcd(flags) => etcd::run(*flags).await,
             Role::Doctor(flags) => doctor::run(*flags).await,
+            Role::Rehearse(flags) => rehearse::run(&flags),
             Role::WatchdogProxy(flags) => watchdog_proxy::run(flags).await.map(|()| ExitCode::SUCCESS),
             Role::Example(flags) => example::run(flags).map(|()| ExitCode::SUCCESS),
             Role::Completion(flags) => operate::completion::run(&flags),

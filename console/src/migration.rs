@@ -228,7 +228,9 @@ impl Migration {
 }
 
 impl SidePart {
-    fn read(name: &'static str, status: &Value) -> Option<Self> {
+    /// Reads what a side has recorded in a status, of a migration or of another flow; `None` where it has recorded nothing.
+    #[must_use]
+    pub fn read(name: &'static str, status: &Value) -> Option<Self> {
         let part = status.get(name).filter(|part| part.is_object())?;
         let steps = part["steps"].as_array().into_iter().flatten().take(MOST_STEPS);
         Some(Self {

@@ -48,7 +48,12 @@ impl TestEnv {
         static SWEEP: Once = Once::new();
         SWEEP.call_once(|| sweep(&parent));
         let prefix = format!("{}.{}.", name.replace("::", "-"), std::process::id());
-        let dir = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent)?;
+        Self::new_in(&parent, &prefix)
+    }
+
+    /// Makes a directory in another one, with this beginning of its name.
+    pub fn new_in(parent: &Path, prefix: &str) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?;
         Ok(Self { dir, made: AtomicUsize::new(0) })
     }
 

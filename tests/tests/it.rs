@@ -26,6 +26,7 @@ mod operate;
 mod operator;
 mod oracles;
 mod ownership;
+mod rehearse;
 mod seed_state;
 mod shootstate;
 mod supply_chain;

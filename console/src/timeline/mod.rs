@@ -6,10 +6,13 @@ mod text;
 
 use jiff::Timestamp;
 
-use crate::migration::{Migration, StepRecord};
+use crate::{
+    migration::{Migration, SidePart, StepRecord},
+    progress::title,
+};
 
-pub use svg::svg;
-pub use text::{Charset, text};
+pub use svg::{svg, svg_of};
+pub use text::{Charset, text, text_of};
 
 /// A bar: a step, or the outage.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,20 +45,46 @@ pub enum Detail {
     All,
 }
 
+/// What is drawn: of a migration, or of another flow whose sides record their steps in the same way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chart<'a> {
+    /// One line about the flow.
+    pub title: String,
+    /// The bars of each side.
+    pub lanes: Vec<Lane<'a>>,
+    /// The outage; `None` where there was none.
+    pub outage: Option<Bar<'a>>,
+}
+
+impl<'a> Chart<'a> {
+    /// That of a migration.
+    #[must_use]
+    pub fn of(migration: &'a Migration, detail: Detail, now: Timestamp) -> Self {
+        Self {
+            title: title(migration, now),
+            lanes: lanes(&migration.sides, detail),
+            outage: outage(migration),
+        }
+    }
+
+    fn bars(&self) -> impl Iterator<Item = &Bar<'a>> {
+        self.lanes.iter().flat_map(|lane| &lane.bars).chain(&self.outage)
+    }
+}
+
 /// The lanes of all sides that have bars.
 #[must_use]
-pub fn lanes(migration: &Migration, detail: Detail) -> Vec<Lane<'_>> {
+pub fn lanes(sides: &[SidePart], detail: Detail) -> Vec<Lane<'_>> {
     let is_shown = |step: &&StepRecord| {
         let did_nothing = step.state == "Skipped" && step.seconds().unwrap_or_default() == 0;
         detail == Detail::All || !did_nothing
     };
-    let lane = |side: &'_ crate::migration::SidePart| side.name;
     let mut lanes = Vec::new();
-    for side in &migration.sides {
+    for side in sides {
         let mut bars: Vec<Bar<'_>> = side.steps.iter().filter(is_shown).filter_map(Bar::of_step).collect();
         bars.sort_by_key(|bar| bar.from);
         if !bars.is_empty() {
-            lanes.push(Lane { side: lane(side), bars });
+            lanes.push(Lane { side: side.name, bars });
         }
     }
     lanes

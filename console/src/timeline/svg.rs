@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
-use super::{Bar, Detail, lanes, outage, scale::Scale};
-use crate::{migration::Migration, progress::title, text::duration};
+use super::{Bar, Chart, Detail, scale::Scale};
+use crate::{migration::Migration, text::duration};
 
 const WIDTH: u32 = 960;
 const NAMES: u32 = 230;
@@ -24,30 +24,34 @@ const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#1f2328}.side{font
 /// The timeline as a document of SVG.
 #[must_use]
 pub fn svg(migration: &Migration, detail: Detail, now: Timestamp) -> String {
-    let (lanes, outage) = (lanes(migration, detail), outage(migration));
-    let bars = || lanes.iter().flat_map(|lane| &lane.bars).chain(&outage);
-    let rows = u32::try_from(bars().count()).unwrap_or(u32::MAX).min(1000);
+    svg_of(&Chart::of(migration, detail, now), now)
+}
+
+/// A chart as a document of SVG.
+#[must_use]
+pub fn svg_of(chart: &Chart<'_>, now: Timestamp) -> String {
+    let rows = u32::try_from(chart.bars().count()).unwrap_or(u32::MAX).min(1000);
     let height = HEAD + ROW * rows + ROW;
-    let title = escape(&title(migration, now));
+    let title = escape(&chart.title);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"title\">\n\
          <title id=\"title\">{title}</title>\n<style>{STYLE}</style>\n\
          <rect class=\"back\" width=\"{WIDTH}\" height=\"{height}\"/>\n<text x=\"8\" y=\"20\" class=\"side\">{title}</text>\n",
     );
-    let times: Vec<Timestamp> = bars().flat_map(|bar| [bar.from, bar.to.unwrap_or(now)]).collect();
+    let times: Vec<Timestamp> = chart.bars().flat_map(|bar| [bar.from, bar.to.unwrap_or(now)]).collect();
     if let Some(scale) = Scale::new(times.into_iter(), WIDTH - NAMES - TIMES) {
         write_marks(&mut svg, &scale, height);
-        if let Some(bar) = &outage {
+        if let Some(bar) = &chart.outage {
             write_outage(&mut svg, bar, &scale, height, now);
         }
         let mut y = HEAD;
-        for lane in &lanes {
+        for lane in &chart.lanes {
             for (at, bar) in lane.bars.iter().enumerate().take(1000) {
                 write_bar(&mut svg, if at == 0 { lane.side } else { "" }, bar, &scale, y, now);
                 y += ROW;
             }
         }
-        if let Some(bar) = &outage {
+        if let Some(bar) = &chart.outage {
             write_bar(&mut svg, "", bar, &scale, y, now);
         }
     }

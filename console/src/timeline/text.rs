@@ -2,10 +2,9 @@
 
 use jiff::Timestamp;
 
-use super::{Bar, Detail, lanes, outage, scale::Scale};
+use super::{Bar, Chart, Detail, scale::Scale};
 use crate::{
     migration::Migration,
-    progress::title,
     text::{duration, one_line},
 };
 
@@ -27,13 +26,17 @@ const TIME: usize = 8;
 /// The timeline in this width, in columns. The bars of each side stand below each other, and the outage below all of them.
 #[must_use]
 pub fn text(migration: &Migration, detail: Detail, width: u32, charset: Charset, now: Timestamp) -> String {
-    let (lanes, outage) = (lanes(migration, detail), outage(migration));
-    let bars = || lanes.iter().flat_map(|lane| &lane.bars).chain(&outage);
-    let names = bars().map(|bar| bar.name.chars().count()).max().unwrap_or_default();
+    text_of(&Chart::of(migration, detail, now), width, charset, now)
+}
+
+/// A chart as text in this width.
+#[must_use]
+pub fn text_of(chart: &Chart<'_>, width: u32, charset: Charset, now: Timestamp) -> String {
+    let names = chart.bars().map(|bar| bar.name.chars().count()).max().unwrap_or_default();
     let taken = u32::try_from(SIDE + 1 + names + 2 + TIME + 1).unwrap_or(u32::MAX);
     let width = width.saturating_sub(taken).max(LEAST);
-    let times: Vec<Timestamp> = bars().flat_map(|bar| [bar.from, bar.to.unwrap_or(now)]).collect();
-    let mut text = one_line(&title(migration, now)) + "\n";
+    let times: Vec<Timestamp> = chart.bars().flat_map(|bar| [bar.from, bar.to.unwrap_or(now)]).collect();
+    let mut text = one_line(&chart.title) + "\n";
     let Some(scale) = Scale::new(times.into_iter(), width) else {
         return text + "Nothing has begun.\n";
     };
@@ -45,12 +48,12 @@ pub fn text(migration: &Migration, detail: Detail, width: u32, charset: Charset,
         let line = format!("{side:SIDE$} {:names$}  {drawn} {tail}", one_line(bar.name));
         line.trim_end().to_owned() + "\n"
     };
-    for lane in &lanes {
+    for lane in &chart.lanes {
         for (at, bar) in lane.bars.iter().enumerate() {
             text.push_str(&line(if at == 0 { lane.side } else { "" }, bar));
         }
     }
-    if let Some(bar) = &outage {
+    if let Some(bar) = &chart.outage {
         text.push_str(&line("", bar));
     }
     text

@@ -12,8 +12,10 @@ pub mod dns;
 pub mod dns_message;
 pub mod etcd;
 pub mod extensions;
+pub mod forced;
 pub mod garden;
 pub mod gardenlet;
+pub mod isolations;
 pub mod konnectivity;
 mod kubernetes;
 mod load_balancer;
@@ -25,12 +27,15 @@ pub mod node;
 mod pod_server;
 pub mod provider;
 pub mod real_gardenlet;
+pub mod requests;
 pub mod seed;
 pub mod shoot;
 pub mod shoot_network;
+pub mod story;
 pub mod subnets;
 pub mod tunnel;
 pub mod wide_network;
+pub mod world;
 
 use std::sync::Arc;
 

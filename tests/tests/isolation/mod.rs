@@ -10,26 +10,18 @@ mod zonal_etcd;
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
-use repot_tests::http::Answer;
-use repot_tests::landscape::{ControlPlaneOptions, DEADLINE, extensions};
+use repot_tests::landscape::isolations::{
+    ANNOTATION, ISOLATIONS, MACHINES, ZONE, ZONES, annotate, in_three_zones, last, machines, try_annotate,
+    until_shown,
+};
+use repot_tests::landscape::{DEADLINE, extensions};
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
 use crate::migration::story;
-use crate::migration::world::{SEEDS, World, run, small};
+use crate::migration::world::{SEEDS, World, run};
 
-const ANNOTATION: &str = "shoot.gardener.cloud/isolated-zone";
 const MERGE: &str = "application/merge-patch+json";
-/// ID and code of the zone.
-const ZONE: (&str, &str) = ("local-eu-1b", "eu-1b");
-const ZONES: [&str; 3] = ["eu-1a", "eu-1b", "eu-1c"];
-const ISOLATIONS: &str = "/apis/migration.gardener.cloud/v1alpha1/namespaces";
-const MACHINES: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces";
-
-fn in_three_zones() -> ControlPlaneOptions {
-    let zones = ZONES.map(str::to_owned).into();
-    ControlPlaneOptions { pools: vec![("worker-a".to_owned(), 3)], zones, ..small() }
-}
 
 #[test]
 #[ignore = "minutes, in make soak"]
@@ -102,27 +94,6 @@ async fn leave_and_use_again(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Machines of the Shoot, each with the end of the name of its MachineDeployment, which is the number of its zone.
-async fn machines(world: &World) -> Result<BTreeSet<(String, String)>> {
-    let path = format!("{MACHINES}/{}/machines", world.name().technical_id());
-    let all = world.landscape.seed(SEEDS.0)?.cluster.api().get(&path).await?.ok()?;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let machine = |one: &Value| {
-        let zone = text(&one["metadata"]["labels"]["name"]);
-        (text(&one["metadata"]["name"]), zone.rsplit('-').next().unwrap_or_default().to_owned())
-    };
-    Ok(all["items"].as_array().into_iter().flatten().map(machine).collect())
-}
-
-async fn annotate(world: &World, zone: &Value) -> Result<()> {
-    try_annotate(world, zone).await?.ok().map(drop)
-}
-
-async fn try_annotate(world: &World, zone: &Value) -> Result<Answer> {
-    let patch = json!({"metadata": {"annotations": {ANNOTATION: zone}}});
-    story::garden_of(world)?.cluster.api().patch(&story::shoot_path(world), MERGE, &patch).await
-}
-
 /// A second zone is refused, by its annotation and by a ZoneIsolation, and changes nothing.
 async fn ensure_one_zone_at_once(world: &World) -> Result<()> {
     let (other, name) = ("local-eu-1c", format!("0-second-of-{}", world.name().name));
@@ -148,25 +119,4 @@ async fn ensure_one_zone_at_once(world: &World) -> Result<()> {
     let shoot = story::shoot(world).await?;
     ensure!(shoot["metadata"]["annotations"][ANNOTATION] == ZONE.0, "{}", shoot["metadata"]);
     Ok(())
-}
-
-/// Waits until the last ZoneIsolation of the Shoot says this.
-async fn until_shown(world: &World, (phase, status): (&str, &str)) -> Result<()> {
-    until(&format!("{phase} to be {status}"), DEADLINE, async || {
-        let found = &last(world).await?["status"];
-        let is_there = found["phase"] == phase && found["status"] == status;
-        ensure!(is_there, "{} {}: {}", found["phase"], found["status"], found["message"]);
-        Ok(())
-    })
-    .await
-}
-
-/// The last ZoneIsolation of the Shoot.
-async fn last(world: &World) -> Result<Value> {
-    let shoot = world.name();
-    let path = format!("{ISOLATIONS}/{}/zoneisolations", shoot.project_namespace());
-    let all = story::garden_of(world)?.cluster.api().get(&path).await?.ok()?;
-    let mut own = all["items"].as_array().into_iter().flatten();
-    let last = own.rfind(|one| one["spec"]["shootRef"]["name"] == shoot.name.as_str());
-    last.cloned().context("there is no ZoneIsolation")
 }

@@ -9,8 +9,9 @@ mod faults;
 mod given_up;
 mod informers;
 mod many;
-mod requests;
 mod six_members;
 mod tunnel;
 mod watches;
 mod whole;
+
+use repot_tests::landscape::requests;

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::try_join_all;
 use repot_etcd::snapshot::changes::{Change, changes};
-use repot_etcd::snapshot::store::{Environment, Store};
 use repot_etcd_core::snapshot::Revision;
+pub use repot_tests::landscape::forced::until_object_is_stored;
+use repot_tests::landscape::forced::{backups, until_workload_is_stored};
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -62,32 +63,6 @@ pub async fn leave(all: &[Departure<'_>]) -> Result<()> {
     try_join_all(judged.map(|((one, before), at_destination)| one.judge(before, at_destination)))
         .await
         .map(drop)
-}
-
-/// Waits until a snapshot in the bucket of the source holds what has to be the same afterwards.
-async fn until_workload_is_stored(world: &World, seed: &str) -> Result<()> {
-    let marker = world.api()?.get("/api/v1/namespaces/default/configmaps/marker").await?.ok()?;
-    until_object_is_stored(world, seed, &marker).await
-}
-
-/// Waits until a snapshot in the bucket of a seed holds an object of the Shoot.
-pub async fn until_object_is_stored(world: &World, seed: &str, object: &Value) -> Result<()> {
-    let revision: i64 = object["metadata"]["resourceVersion"].as_str().context("no version")?.parse()?;
-    let store = backups(world, seed)?;
-    until("the object to be stored", DEADLINE, async || {
-        let stored = store.list().await?.iter().map(|one| one.name.last.0).max();
-        ensure!(stored >= Some(revision), "up to {stored:?} of {revision} is stored");
-        Ok(())
-    })
-    .await
-}
-
-/// Where the etcd of the Shoot stores its snapshots at a seed.
-fn backups(world: &World, seed: &str) -> Result<Store> {
-    let seed = world.landscape.seed(seed)?;
-    let environment: Environment = seed.store.environment().into_iter().collect();
-    let prefix = format!("{}/etcd-main", world.name().backup_entry());
-    Ok(Store::open(&seed.store.url(&prefix), &environment)?)
 }
 
 /// The source acknowledges nothing from the moment on at which the destination has acknowledged something.

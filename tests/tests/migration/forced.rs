@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail, ensure};
-use repot_tests::process::Process;
+use repot_tests::landscape::forced::until_asked;
+pub use repot_tests::landscape::forced::{Frozen, SOURCE_STOPPED, force, until_state_is_stored};
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
@@ -12,24 +13,6 @@ use super::prober::Prober;
 use super::story::{self, DEADLINE};
 use super::world::{SEEDS, World, run, small};
 use super::writer::{self, Writer};
-
-pub const SOURCE_STOPPED: &str = "confirmation.gardener.cloud/source-controllers-stopped";
-
-/// A process that stands still until this is dropped: what tests share has to go on, however a test ends.
-pub struct Frozen<'a>(&'a Process);
-
-impl<'a> Frozen<'a> {
-    pub fn new(process: &'a Process) -> Self {
-        process.pause();
-        Self(process)
-    }
-}
-
-impl Drop for Frozen<'_> {
-    fn drop(&mut self) {
-        self.0.resume();
-    }
-}
 
 /// The kube-apiserver of the source seed is frozen, so no controller reaches anything there, while the control plane of the Shoot runs
 /// on and is written to. It stops by DNS alone. When the seed is back, everything there is removed, and no VM with it.
@@ -85,34 +68,6 @@ async fn dns_owners(world: &World) -> Result<(String, String)> {
     }
     let [own, other] = names.map(|name| format!("{path}/{name}"));
     Ok((own, other))
-}
-
-/// Waits until the ShootState holds what a destination needs without its source.
-pub async fn until_state_is_stored(world: &World) -> Result<()> {
-    until("the ShootState to hold the DNSRecords", DEADLINE, async || {
-        let state = story::state(world).await?;
-        let mut entries = state["spec"]["resources"].as_array().into_iter().flatten();
-        ensure!(entries.any(|one| one["kind"] == "DNSRecord"), "it holds no DNSRecord");
-        Ok(())
-    })
-    .await
-}
-
-/// Waits until what a person sees first of the migration asks for something, whatever its sides do meanwhile.
-async fn until_asked(world: &World, name: &str, what: &str) -> Result<()> {
-    until(&format!("the migration to ask for {what}"), DEADLINE, async || {
-        let message = story::read(world, name).await?["status"]["message"].to_string();
-        ensure!(message.contains(what), "{message}");
-        Ok(())
-    })
-    .await
-}
-
-/// Creates the migration, and confirms what it says.
-pub async fn force(world: &World, name: &str, seeds: (&str, &str)) -> Result<()> {
-    story::create_forced(world, name, seeds).await?;
-    until_asked(world, name, &format!("confirmation.gardener.cloud/forced-migration={}", seeds.0)).await?;
-    story::annotate(world, name, &json!({"confirmation.gardener.cloud/forced-migration": seeds.0})).await
 }
 
 /// Everything of the source stands still: its API server and all Pods of the Shoot. Only what was written after the newest snapshot is

@@ -17,8 +17,8 @@ mod real_gardenlet;
 mod retries;
 mod rounds;
 mod steered;
-pub mod story;
 mod takeover;
 mod traffic;
-pub mod world;
 pub mod writer;
+
+pub use repot_tests::landscape::{story, world};

@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use repot_tests::landscape::{GardenCluster, garden};
-use repot_tests::wait::until;
 use serde_json::{Value, json};
 
 use super::world::World;
+use super::{GardenCluster, garden};
+use crate::wait::until;
 
 /// How long a whole migration may take on two cores.
 pub const DEADLINE: Duration = Duration::from_secs(900);
+/// How long a step may take where nothing else is said.
+pub const STEP_TIMEOUT: &str = "5m";
 /// Length of a time of day.
 const TIME: usize = 8;
 const PATH: &str = "/apis/migration.gardener.cloud/v1alpha1/namespaces";
@@ -23,27 +25,33 @@ pub fn garden_of(world: &World) -> Result<&GardenCluster> {
 
 /// Creates a migration of the Shoot, named after it.
 pub async fn create(world: &World, name: &str, seeds: (&str, &str)) -> Result<()> {
-    create_in_mode(world, name, seeds, "Classic").await
+    create_in_mode(world, name, seeds, ("Classic", STEP_TIMEOUT)).await
 }
 
 /// Creates a forced migration of the Shoot, which nobody has confirmed.
 pub async fn create_forced(world: &World, name: &str, seeds: (&str, &str)) -> Result<()> {
-    create_in_mode(world, name, seeds, "Forced").await
+    create_in_mode(world, name, seeds, ("Forced", STEP_TIMEOUT)).await
 }
 
 /// Creates a live migration of the Shoot.
 pub async fn create_live(world: &World, name: &str, seeds: (&str, &str)) -> Result<()> {
-    create_in_mode(world, name, seeds, "Live").await
+    create_in_mode(world, name, seeds, ("Live", STEP_TIMEOUT)).await
 }
 
-async fn create_in_mode(world: &World, name: &str, (from, to): (&str, &str), mode: &str) -> Result<()> {
+/// Creates a migration of the Shoot in a mode, each step of which may take so long.
+pub async fn create_in_mode(
+    world: &World,
+    name: &str,
+    (from, to): (&str, &str),
+    (mode, step_timeout): (&str, &str),
+) -> Result<()> {
     let shoot = world.name();
     let object = json!({
         "apiVersion": "migration.gardener.cloud/v1alpha1", "kind": "ControlPlaneMigration",
         "metadata": {"name": format!("{}-{name}", shoot.name)},
         "spec": {
-            "shootRef": {"name": shoot.name}, "sourceSeed": from, "destinationSeed": to, "stepTimeout": "5m",
-            "mode": mode,
+            "shootRef": {"name": shoot.name}, "sourceSeed": from, "destinationSeed": to, "mode": mode,
+            "stepTimeout": step_timeout,
         },
     });
     let path = format!("{PATH}/{}/controlplanemigrations", shoot.project_namespace());

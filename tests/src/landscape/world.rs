@@ -1,19 +1,21 @@
-//! The landscape that these tests share, and a Shoot of it with what has to be the same after a migration.
+//! A Shoot of a landscape with what has to be the same after a migration, and the landscapes that tests share.
+
+use std::ops::Deref;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use repot_tests::http::Api;
-use repot_tests::landscape::cloud::Counters;
-use repot_tests::landscape::garden::CORE;
-use repot_tests::landscape::members_gateway::GatewayKind;
-use repot_tests::landscape::{
-    ControlPlaneOptions, DEADLINE, Landscape, LandscapeOptions, Shoot, ShootName, etcd,
-};
-use repot_tests::operator::SYSTEM;
-use repot_tests::wait::until;
-use repot_tests::{Shared, SharedRef, TestEnv, run_large, start_shared};
 use serde_json::{Value, json};
+
+use super::cloud::Counters;
+use super::garden::CORE;
+use super::members_gateway::GatewayKind;
+use super::{ControlPlaneOptions, DEADLINE, Landscape, LandscapeOptions, Shoot, ShootName, etcd};
+use crate::http::Api;
+use crate::operator::SYSTEM;
+use crate::wait::until;
+use crate::{Shared, SharedRef, TestEnv, run_large, start_shared};
 
 /// Where Shoots are at first, and where they move.
 pub const SEEDS: (&str, &str) = ("seed-a", "seed-b");
@@ -40,10 +42,30 @@ pub static BEHIND_GATEWAY: Shared<Landscape> = Shared::new(|env| {
     start_shared(Landscape::start(env, LandscapeOptions { gateways, ..LandscapeOptions::default() }))
 });
 
-/// A Shoot in the first seed of a shared landscape.
+/// A landscape that lives for as long as somebody uses it.
+#[derive(Clone)]
+pub enum LandscapeRef {
+    /// One that tests share: nobody stops anything in it but what belongs to the own Shoot.
+    Shared(SharedRef<Landscape>),
+    /// One of the caller's own.
+    Owned(Arc<Landscape>),
+}
+
+impl Deref for LandscapeRef {
+    type Target = Landscape;
+
+    fn deref(&self) -> &Landscape {
+        match self {
+            Self::Shared(landscape) => landscape,
+            Self::Owned(landscape) => landscape,
+        }
+    }
+}
+
+/// A Shoot in the first seed of a landscape.
 pub struct World {
-    /// The landscape that tests of migrations share: nobody stops anything in it but what belongs to the own Shoot.
-    pub landscape: SharedRef<Landscape>,
+    /// The landscape.
+    pub landscape: LandscapeRef,
     /// The Shoot of this test.
     pub shoot: Shoot,
 }
@@ -71,6 +93,14 @@ pub struct Workload {
     marker: String,
 }
 
+impl Workload {
+    /// What there is, in one line.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        format!("{} nodes and {} VMs, each with its own name and UID", self.nodes.len(), self.vms.len())
+    }
+}
+
 /// Runs one test, as [`run_large`] does. The shared landscape does not end while the test waits for its turn.
 pub fn run(test: impl AsyncFnOnce(&TestEnv) -> Result<()>) {
     run_in(&LANDSCAPE, test);
@@ -95,7 +125,16 @@ impl World {
         name: &str,
         options: ControlPlaneOptions,
     ) -> Result<Self> {
-        let landscape = landscape.value()?;
+        Self::create_at(LandscapeRef::Shared(landscape.value()?), env, name, options).await
+    }
+
+    /// The same in a landscape that runs.
+    pub async fn create_at(
+        landscape: LandscapeRef,
+        env: &TestEnv,
+        name: &str,
+        options: ControlPlaneOptions,
+    ) -> Result<Self> {
         let shoot = landscape.create_shoot(env, ShootName::new("dev", name), SEEDS.0, options).await?;
         let world = Self { landscape, shoot };
         let marker = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "marker"}});
@@ -318,10 +357,20 @@ impl World {
     /// Kills the controllers of all sides at once. They are started again.
     pub async fn kill_controllers(&self) -> Result<()> {
         for seed in [SEEDS.0, SEEDS.1] {
-            let cluster = &self.landscape.seed(seed)?.cluster;
-            let kill = ["delete", "pods", "-l", "app=repot-controllers", "-n", SYSTEM, "--grace-period=0"];
-            cluster.kubectl(kill.iter().chain(&["--force", "--wait=false"])).await?.text()?;
+            self.kill_controllers_of_seed(seed).await?;
         }
+        self.kill_controllers_of_garden()
+    }
+
+    /// Kills the controllers of a seed. They are started again.
+    pub async fn kill_controllers_of_seed(&self, seed: &str) -> Result<()> {
+        let cluster = &self.landscape.seed(seed)?.cluster;
+        let kill = ["delete", "pods", "-l", "app=repot-controllers", "-n", SYSTEM, "--grace-period=0"];
+        cluster.kubectl(kill.iter().chain(&["--force", "--wait=false"])).await?.text().map(drop)
+    }
+
+    /// Kills the controller of the garden. It is started again.
+    pub fn kill_controllers_of_garden(&self) -> Result<()> {
         let garden = self.landscape.controllers.as_ref().context("there is no garden")?;
         let mut garden = garden.lock();
         garden.kill();
