@@ -14,7 +14,7 @@ use repot_console::{
         read,
         request::{self, Options, Refusal, Request},
         screen,
-        workflow::{Workflow, WorkflowKind},
+        workflow::Workflow,
     },
     objects::Objects,
     text::one_line,

@@ -10,7 +10,6 @@ use crate::Cli;
 const PLUGIN: &str = "kubectl-repot";
 /// Commands of people. The others run servers and agents, and stay possible.
 const OPERATORS: [&str; 23] = [
-const OPERATORS: [&str; 20] = [
     "plan",
     "migrate",
     "status",
