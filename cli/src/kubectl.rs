@@ -14,6 +14,7 @@ const OPERATORS: [&str; 20] = [
     "migrate",
     "status",
     "timeline",
+    "ui",
     "history",
     "abort",
     "pause",
@@ -39,7 +40,8 @@ const LESSON: &str = "A move, from the first question to the last:
   kubectl repot status alpha                  what it waits for, and what you can do
   kubectl repot abort alpha                   back to the source, until the point of no return
   kubectl repot timeline alpha                what took how long, and when the API was away
-  kubectl repot history alpha                 all moves of the Shoot";
+  kubectl repot history alpha                 all moves of the Shoot
+  kubectl repot ui                            all of it in a browser";
 
 /// Reads the command line. Bad usage ends the program with exit code 2.
 pub fn parse() -> Cli {

@@ -15,6 +15,7 @@
 //! | `evidence/` | signed evidence of a migration, and its check |
 //! | `steer.rs` | requests to a migration, and when they are obeyed |
 //! | `text.rs` | times and tables as text |
+//! | `ui/` | the web page |
 
 pub mod difference;
 pub mod drain;
@@ -29,3 +30,4 @@ pub mod steer;
 pub mod table;
 pub mod text;
 pub mod timeline;
+pub mod ui;

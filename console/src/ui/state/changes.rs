@@ -20,13 +20,18 @@ pub(in crate::ui) async fn publish(state: &State, stop: &CancellationToken) {
             return;
         }
         for batch in state.batches() {
-            // Nobody may be listening.
-            let _ = state.batches.send(batch);
+            state.send(batch);
         }
     }
 }
 
 impl State {
+    /// Sends an event to all pages.
+    pub(in crate::ui) fn send(&self, event: Bytes) {
+        // Nobody may be listening.
+        let _ = self.batches.send(event);
+    }
+
     /// What has changed, as events.
     fn batches(&self) -> Vec<Bytes> {
         let mut inner = self.inner.lock();
@@ -79,10 +84,10 @@ mod tests {
     use serde_json::{Value, json, value::to_raw_value};
 
     use super::*;
-    use crate::ui::state::{Availability, MOST_OBJECTS, kinds::Object};
+    use crate::ui::state::{Availability, MOST_OBJECTS, Row, kinds::Object};
 
     fn object(value: &Value) -> Object {
-        Object { row: to_raw_value(value).expect("JSON").into(), migration: None }
+        Object { row: Row(to_raw_value(value).expect("JSON").into()), migration: None }
     }
 
     fn sent(state: &State) -> Vec<Value> {

@@ -79,5 +79,5 @@ impl Kind {
 }
 
 fn raw(value: &Value) -> Option<Row> {
-    to_raw_value(value).ok().map(Into::into)
+    to_raw_value(value).ok().map(|raw| Row(raw.into()))
 }

@@ -21,7 +21,7 @@ use std::{
 
 use axum::body::Bytes;
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, broadcast};
 
@@ -36,8 +36,15 @@ pub(super) const MOST_OBJECTS: usize = 20_000;
 /// Batches of changes that a page may be behind. Then its stream ends, and it asks for all anew.
 const BATCHES: usize = 64;
 
-/// A row in JSON.
-pub(super) type Row = Arc<RawValue>;
+/// A row in JSON, shared by all that show it.
+#[derive(Clone)]
+pub(super) struct Row(Arc<RawValue>);
+
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
 
 /// Whether a kind can be shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -212,7 +219,7 @@ impl Inner {
         if let Some(migration) = object.migration {
             self.migrations.insert(key.to_owned(), Arc::new(migration));
         }
-        let is_same = table.rows.get(key).is_some_and(|row| row.get() == object.row.get());
+        let is_same = table.rows.get(key).is_some_and(|row| row.0.get() == object.row.0.get());
         if !is_same {
             table.rows.insert(key.to_owned(), object.row);
         }
