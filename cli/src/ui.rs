@@ -62,7 +62,8 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
 /// Opens a file in the browser that leads to the link. The link itself is no argument of a program: every user of this machine sees those.
 fn open(link: &str) -> Option<NamedTempFile> {
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-    let file = opening_file(link).inspect_err(|error| tracing::debug!(%error, "no file for the browser")).ok()?;
+    let file =
+        opening_file(link).inspect_err(|error| tracing::debug!(%error, "no file for the browser")).ok()?;
     let command = Command::new(opener)
         .arg(file.path())
         .stdin(Stdio::null())
@@ -81,7 +82,8 @@ fn open(link: &str) -> Option<NamedTempFile> {
 /// A page that only this user can read.
 fn opening_file(link: &str) -> std::io::Result<NamedTempFile> {
     let mode = Permissions::from_mode(0o600);
-    let mut file = tempfile::Builder::new().prefix("repot-ui-").suffix(".html").permissions(mode).tempfile()?;
+    let mut file =
+        tempfile::Builder::new().prefix("repot-ui-").suffix(".html").permissions(mode).tempfile()?;
     write!(
         file,
         "<!doctype html><meta charset=utf-8><meta name=referrer content=no-referrer><title>Repot</title>\

@@ -8,6 +8,7 @@ use axum::{
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const JS: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
 
 macro_rules! files {
     ($($name:literal: $kind:ident),* $(,)?) => {
@@ -18,6 +19,7 @@ macro_rules! files {
 
 files! {
     "index.html": HTML,
+    "icon.svg": SVG,
     "style.css": CSS,
     "timeline.css": CSS,
     "actions.js": JS,
@@ -73,11 +75,21 @@ mod tests {
                 let place = format!("{name}:{}", at + 1);
                 let line = line.replace("http://www.w3.org/2000/svg", "");
                 assert!(!line.contains("http://") && !line.contains("https://"), "{place} names an address");
-                for word in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"] {
+                for word in [
+                    "innerHTML",
+                    "outerHTML",
+                    "insertAdjacentHTML",
+                    "document.write",
+                    "eval(",
+                    "new Function",
+                ] {
                     assert!(!line.contains(word), "{place} has {word}");
                 }
                 if *kind == HTML {
-                    assert!(!line.contains(" style=") && !line.contains(" onclick="), "{place} has inline code");
+                    assert!(
+                        !line.contains(" style=") && !line.contains(" onclick="),
+                        "{place} has inline code"
+                    );
                     assert!(!line.contains("<script") || line.contains(" src=\"/assets/"), "{place}");
                     assert!(!line.contains("<style"), "{place}");
                 }
@@ -92,8 +104,10 @@ mod tests {
             if *kind != JS {
                 continue;
             }
-            for line in text.lines().filter(|line| line.starts_with("import ") || line.starts_with("} from ")) {
-                let imported = line.split('"').nth(1).and_then(|path| path.strip_prefix("./")).unwrap_or_default();
+            for line in text.lines().filter(|line| line.starts_with("import ") || line.starts_with("} from "))
+            {
+                let imported =
+                    line.split('"').nth(1).and_then(|path| path.strip_prefix("./")).unwrap_or_default();
                 let is_whole = line.contains(" from ") || line.starts_with("import \"");
                 assert!(
                     !is_whole || FILES.iter().any(|(known, ..)| *known == imported),

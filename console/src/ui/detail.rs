@@ -5,9 +5,7 @@ use repot_controllers::migration::api::ControlPlaneMigration;
 use serde_json::{Value, json};
 
 use super::{requests, state::State, tracks::tracks};
-use crate::{
-    durations::Durations, migration::Migration, progress::Progress, table::Table, text::one_line,
-};
+use crate::{durations::Durations, migration::Migration, progress::Progress, table::Table, text::one_line};
 
 /// Most names of keys of a late snapshot, as many as the API server stores.
 const MOST_KEYS: usize = 100;
@@ -63,7 +61,6 @@ fn late(object: &Value) -> Value {
     late
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,8 +69,7 @@ mod tests {
     #[test]
     fn detail_has_what_the_page_shows() {
         let mut object = classic();
-        object["status"]["lateSnapshot"] =
-            json!({"name": "s", "state": "Reported", "created": 2, "keys": ["/registry/a\u{1b}"], "secret": "x"});
+        object["status"]["lateSnapshot"] = json!({"name": "s", "state": "Reported", "created": 2, "keys": ["/registry/a\u{1b}"], "secret": "x"});
         let object = serde_json::from_value(object).expect("a migration");
         let detail = detail(&object, &State::new(), Timestamp::now());
         assert_eq!((&detail["seconds"], &detail["over"]), (&json!(65), &json!(true)));

@@ -46,7 +46,12 @@ struct Planned {
 }
 
 /// What the migration would do; nothing is changed.
-pub(super) async fn preview(garden: &Garden, state: &State, settings: &Settings, asked: &Asked) -> Result<Value> {
+pub(super) async fn preview(
+    garden: &Garden,
+    state: &State,
+    settings: &Settings,
+    asked: &Asked,
+) -> Result<Value> {
     let planned = plan(garden, state, settings, asked).await?;
     let dry_run = garden.create(&asked.namespace, &object(&planned.asked, Timestamp::now())?, true).await;
     let refused = dry_run.err().map(|error| chain(&error));
@@ -64,7 +69,12 @@ pub(super) async fn preview(garden: &Garden, state: &State, settings: &Settings,
 }
 
 /// Creates the migration, where everything still is as a person has agreed to.
-pub(super) async fn create(garden: &Garden, state: &State, settings: &Settings, asked: &Asked) -> Result<Value> {
+pub(super) async fn create(
+    garden: &Garden,
+    state: &State,
+    settings: &Settings,
+    asked: &Asked,
+) -> Result<Value> {
     let planned = plan(garden, state, settings, asked).await?;
     let question = question(&planned.asked);
     if asked.agreed.as_deref() != Some(question.as_str()) {
@@ -88,7 +98,8 @@ async fn plan(garden: &Garden, state: &State, settings: &Settings, asked: &Asked
     let asked = asked.read(&shoot)?;
     let past: Vec<Migration> = state.migrations().iter().map(|one| Migration::clone(one)).collect();
     let durations = Durations::of(&past, asked.mode, asked.executor);
-    let kept = garden.read("core.gardener.cloud", "v1beta1", "ShootState", Some(&asked.namespace), &asked.shoot);
+    let kept =
+        garden.read("core.gardener.cloud", "v1beta1", "ShootState", Some(&asked.namespace), &asked.shoot);
     // Who may not read it sees the rest of the preview.
     let kept = kept.await.unwrap_or_default();
     let rules = rules(garden, settings, &asked, &shoot).await;

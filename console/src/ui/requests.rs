@@ -32,7 +32,11 @@ const ALL: [(&str, &str, Request); 10] = [
         Request::Confirm(Fact::SourceControllersStopped),
     ),
     ("confirm-source-off", "Confirm that the source is off", Request::Confirm(Fact::SourceOff)),
-    ("confirm-destination-lost", "Confirm that the destination is lost", Request::Confirm(Fact::DestinationLost)),
+    (
+        "confirm-destination-lost",
+        "Confirm that the destination is lost",
+        Request::Confirm(Fact::DestinationLost),
+    ),
 ];
 
 /// A request that would be obeyed now.
@@ -86,7 +90,9 @@ fn decide(object: &ControlPlaneMigration, request: Request, agreed: Option<&str>
     match (&change.question, agreed) {
         (None, _) => Ok(change),
         (Some(question), Some(agreed)) if question == agreed => Ok(change),
-        (Some(question), Some(_)) => Err(Error::Changed(format!("the migration has changed; now: {question}"))),
+        (Some(question), Some(_)) => {
+            Err(Error::Changed(format!("the migration has changed; now: {question}")))
+        }
         (Some(question), None) => Err(Error::Changed(format!("somebody has to agree first: {question}"))),
     }
 }
@@ -127,7 +133,8 @@ mod tests {
     #[test]
     fn answer_for_another_seed_is_not_taken() {
         let object = running("Forced");
-        let question = change(Request::Confirm(Fact::Loss), &Migration::new(&object)).expect("a change").question;
+        let question =
+            change(Request::Confirm(Fact::Loss), &Migration::new(&object)).expect("a change").question;
         let mut other = object.clone();
         other.spec.source_seed = "seed-z".to_owned();
         assert!(decide(&object, Request::Confirm(Fact::Loss), question.as_deref()).is_ok());
@@ -152,8 +159,7 @@ mod tests {
         assert_eq!(names("Classic"), ["pause", "abort", "abort-force"]);
         let live = ["pause", "abort", "abort-force", "force-shrink", "confirm-destination-lost"];
         assert_eq!(names("Live"), live);
-        let forced =
-            ["pause", "abort", "abort-force", "confirm-loss", "confirm-source-controllers-stopped"];
+        let forced = ["pause", "abort", "abort-force", "confirm-loss", "confirm-source-controllers-stopped"];
         assert_eq!(names("Forced"), forced);
     }
 }

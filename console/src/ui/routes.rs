@@ -63,10 +63,7 @@ async fn kind(State(shared): Common, Path(name): Path<String>) -> Result<Json> {
     Ok(Json::of(&shared.state.rows(kind)))
 }
 
-async fn migration(
-    State(shared): Common,
-    Path((namespace, name)): Path<(String, String)>,
-) -> Result<Json> {
+async fn migration(State(shared): Common, Path((namespace, name)): Path<(String, String)>) -> Result<Json> {
     check(&namespace, &name)?;
     let object = shared.garden.migration(&namespace, &name).await?;
     Ok(Json::of(&detail(&object, &shared.state, Timestamp::now())))

@@ -109,7 +109,10 @@ fn destination_members(migration: &Migration) -> Option<Track> {
             push(&mut spans, Span { state: "joining", says, from: Some(from), to: None, step: Some(step) });
         }
         if let Some(from) = reached(migration, step) {
-            push(&mut spans, Span { state, says: (*says).to_owned(), from: Some(from), to: None, step: Some(step) });
+            push(
+                &mut spans,
+                Span { state, says: (*says).to_owned(), from: Some(from), to: None, step: Some(step) },
+            );
         }
     }
     let (end, step) = first(migration, &["DestinationStopped", "LostMembersRemoved", "StandbyRemoved"]);
@@ -117,7 +120,9 @@ fn destination_members(migration: &Migration) -> Option<Track> {
         (last.to, last.step) = (end, step);
     }
     let name = match reached(migration, "SixMemberETCDReady") {
-        Some(_) => migration.step("SixMemberETCDReady").map(|record| record.message.clone()).unwrap_or_default(),
+        Some(_) => {
+            migration.step("SixMemberETCDReady").map(|record| record.message.clone()).unwrap_or_default()
+        }
         None => String::new(),
     };
     // The evidence begins with the number of members.
@@ -159,7 +164,13 @@ fn owners(migration: &Migration, status: &Value) -> Vec<Track> {
     if let Some(from) = deleted {
         let says = "the record names nobody".to_owned();
         let to = taken.or(restored);
-        destination.push(Span { state: "nobody", says, from: Some(from), to, step: Some("OwnerRecordDeleted") });
+        destination.push(Span {
+            state: "nobody",
+            says,
+            from: Some(from),
+            to,
+            step: Some("OwnerRecordDeleted"),
+        });
     }
     if let Some(from) = taken {
         destination.push(owner(epoch("destination"), Some(from), restored, Some("OwnerRecordTaken")));
@@ -205,8 +216,13 @@ mod tests {
         tracks(&read(object), &status)
     }
 
-    fn spans(tracks: &[Track], of: &str, side: &str) -> Vec<(&'static str, Option<Timestamp>, Option<Timestamp>)> {
-        let found = tracks.iter().filter(|track| track.of == of && track.side == side).flat_map(|track| &track.spans);
+    fn spans(
+        tracks: &[Track],
+        of: &str,
+        side: &str,
+    ) -> Vec<(&'static str, Option<Timestamp>, Option<Timestamp>)> {
+        let found =
+            tracks.iter().filter(|track| track.of == of && track.side == side).flat_map(|track| &track.spans);
         found.map(|span| (span.state, span.from, span.to)).collect()
     }
 

@@ -156,7 +156,9 @@ mod tests {
         let sent = sent(&state);
         let rows: usize = sent.iter().map(|batch| batch["rows"].as_array().map_or(0, Vec::len)).sum();
         assert_eq!(rows, MOST_OBJECTS);
-        assert!(sent.iter().all(|batch| batch["rows"].as_array().is_some_and(|rows| rows.len() <= MOST_ROWS)));
+        assert!(
+            sent.iter().all(|batch| batch["rows"].as_array().is_some_and(|rows| rows.len() <= MOST_ROWS))
+        );
         assert_eq!(sent[0]["isCut"], json!(true));
         let parts = state.rows(Kind::Shoots).parts();
         assert_eq!(parts.len(), MOST_OBJECTS / MOST_ROWS);

@@ -159,7 +159,8 @@ impl State {
         let mut inner = self.inner.lock();
         let table = inner.tables.entry(kind).or_default();
         table.is_cut = is_cut;
-        let gone: Vec<String> = table.rows.keys().filter(|key| !objects.contains_key(*key)).cloned().collect();
+        let gone: Vec<String> =
+            table.rows.keys().filter(|key| !objects.contains_key(*key)).cloned().collect();
         for key in gone {
             inner.remove(kind, &key);
             inner.changed.insert((kind, key));

@@ -36,7 +36,8 @@ pub(super) fn problems(object: &Value) -> Vec<Value> {
 pub(super) fn migration(one: &Migration) -> Value {
     let table = Table::of(one.mode, one.executor);
     let goes_back = matches!(one.phase.as_str(), "RollingBack" | "RolledBack" | "Cancelled");
-    let rows = table.as_ref().map_or(&[][..], |table| if goes_back { &table.rollback } else { &table.forward });
+    let rows =
+        table.as_ref().map_or(&[][..], |table| if goes_back { &table.rollback } else { &table.forward });
     let is_settled = |step: &str| {
         let record = one.step(step);
         record.is_some_and(|record| matches!(record.state.as_str(), "Succeeded" | "Skipped"))
