@@ -9,7 +9,7 @@ import { between, bytes, day, duration } from "./text.js";
 
 const name = (row) => `${row.namespace}/${row.name}`;
 const cluster = (row) => `${row.namespace}/${row.cluster}`;
-const phase = { key: "phase", label: "Phase", value: (row) => row.phase, cell: (row) => badge(row.phase) };
+const phase = { key: "phase", class: "tight", label: "Phase", value: (row) => row.phase, cell: (row) => badge(row.phase) };
 const says = { key: "message", label: "Says", value: (row) => row.message, cell: (row) => el("span", { class: "small" }, row.message) };
 const lasts = {
   key: "lasts",
@@ -22,8 +22,8 @@ const ETCDS = [
   { key: "name", label: "Etcd", isHead: true, value: name, cell: name },
   { key: "lifecycle", label: "State", value: (row) => row.lifecycle, cell: (row) => badge(row.lifecycle) },
   { key: "ready", label: "Members ready", value: (row) => row.ready ?? -1, cell: (row) => (row.ready === null ? "" : `${row.ready}${row.replicas ? ` of ${row.replicas}` : ""}`) },
-  { key: "size", label: "Volumes", value: (row) => row.size, cell: (row) => row.size },
-  { key: "last", label: "Newest backup", value: (row) => row.backup?.last ?? "", cell: (row) => newest(row.backup) },
+  { key: "size", class: "tight", label: "Volumes", value: (row) => row.size, cell: (row) => row.size },
+  { key: "last", class: "tight", label: "Newest backup", value: (row) => row.backup?.last ?? "", cell: (row) => newest(row.backup) },
   { key: "workflow", label: "Works on it", value: (row) => row.workflow, cell: (row) => (row.workflow ? `${row.workflowKind} ${row.workflow}` : "") },
   { key: "store", label: "Backups lie in", value: (row) => row.bucket, cell: (row) => (row.bucket ? `${row.provider} ${row.bucket}/${row.prefix}` : "nowhere") },
   says,
@@ -34,9 +34,9 @@ const BACKUPS = [
   { key: "cluster", label: "Etcd", value: cluster, cell: cluster },
   phase,
   { key: "schedule", label: "Schedule", value: (row) => row.schedule, cell: (row) => row.schedule || "once" },
-  { key: "last", label: "Succeeded", value: (row) => row.last, cell: (row) => day(row.last) },
-  { key: "next", label: "Next", value: (row) => row.next, cell: (row) => day(row.next) },
-  { key: "size", label: "Size", value: (row) => row.size ?? 0, cell: (row) => bytes(row.size) },
+  { key: "last", class: "tight", label: "Succeeded", value: (row) => row.last, cell: (row) => day(row.last) },
+  { key: "next", class: "tight", label: "Next", value: (row) => row.next, cell: (row) => day(row.next) },
+  { key: "size", class: "tight", label: "Size", value: (row) => row.size ?? 0, cell: (row) => bytes(row.size) },
   { key: "revision", label: "Revision", value: (row) => row.revision ?? 0, cell: (row) => row.revision ?? "" },
   { key: "keys", label: "Keys", value: (row) => row.keys ?? 0, cell: (row) => row.keys ?? "" },
   says,
@@ -46,7 +46,7 @@ const WORKFLOWS = [
   { key: "name", label: "Object", isHead: true, value: name, cell: name },
   { key: "cluster", label: "Etcd", value: cluster, cell: cluster },
   phase,
-  { key: "created", label: "Began", value: (row) => row.started || row.created, cell: (row) => day(row.started || row.created) },
+  { key: "created", class: "tight", label: "Began", value: (row) => row.started || row.created, cell: (row) => day(row.started || row.created) },
   lasts,
   { key: "backup", label: "From backup", value: (row) => row.backup, cell: (row) => row.backup },
   says,

@@ -66,9 +66,9 @@ function columns() {
     { key: "state", label: "State", value: (row) => row.state, cell: stateCell },
     { key: "move", label: "Last migration", value: (row) => row.move?.created ?? "", cell: moveCell },
     { key: "operation", label: "Last operation", value: operation, cell: operation },
-    { key: "version", label: "Kubernetes", value: (row) => row.shoot?.version ?? "", cell: (row) => row.shoot?.version ?? "" },
-    { key: "region", label: "Region", value: (row) => row.shoot?.region ?? "", cell: (row) => row.shoot?.region ?? "" },
-    { key: "act", label: "Move", cell: actCell },
+    { key: "version", class: "tight", label: "Kubernetes", value: (row) => row.shoot?.version ?? "", cell: (row) => row.shoot?.version ?? "" },
+    { key: "region", class: "tight", label: "Region", value: (row) => row.shoot?.region ?? "", cell: (row) => row.shoot?.region ?? "" },
+    { key: "act", class: "tight", label: "Move", cell: actCell },
   ];
 }
 

@@ -11,11 +11,11 @@ function columns() {
   return [
     { key: "shoot", label: "Shoot", isHead: true, value: shoot, cell: shoot },
     { key: "zone", label: "Zone", value: (row) => row.zone, cell: (row) => (row.zoneCode ? `${row.zone} (${row.zoneCode})` : row.zone) },
-    { key: "phase", label: "Direction", value: (row) => row.phase, cell: (row) => badge(row.phase) },
+    { key: "phase", class: "tight", label: "Direction", value: (row) => row.phase, cell: (row) => badge(row.phase) },
     { key: "status", label: "State", value: (row) => row.status, cell: (row) => badge(row.status) },
     { key: "seed", label: "Seed", value: (row) => row.seed, cell: (row) => row.seed },
-    { key: "created", label: "Since", value: (row) => row.created, cell: (row) => day(row.created) },
-    { key: "expires", label: "Until", value: (row) => row.expires, cell: (row) => (row.expires ? day(row.expires) : "it is called off") },
+    { key: "created", class: "tight", label: "Since", value: (row) => row.created, cell: (row) => day(row.created) },
+    { key: "expires", class: "tight", label: "Until", value: (row) => row.expires, cell: (row) => (row.expires ? day(row.expires) : "it is called off") },
     { key: "steps", label: "Steps", cell: steps },
   ];
 }

@@ -37,12 +37,12 @@ function columns() {
   return [
     { key: "shoot", label: "Shoot", isHead: true, value: (row) => `${row.namespace}/${row.shoot}`, cell: (row) => link(row, `${row.namespace}/${row.shoot}`) },
     { key: "way", label: "From → to", value: (row) => `${row.from} ${row.to}`, cell: (row) => `${row.from} → ${row.to}` },
-    { key: "mode", label: "Mode", value: (row) => row.mode, cell: (row) => (row.executor === "Repot" ? row.mode : `${row.mode}, ${row.executor}`) },
-    { key: "phase", label: "Phase", value: (row) => row.phase, cell: (row) => [badge(row.phase), row.paused && !row.over ? [" ", badge("paused")] : null] },
+    { key: "mode", label: "Mode", class: "tight", value: (row) => row.mode, cell: (row) => (row.executor === "Repot" ? row.mode : `${row.mode}, ${row.executor}`) },
+    { key: "phase", label: "Phase", class: "tight", value: (row) => row.phase, cell: (row) => [badge(row.phase), row.paused && !row.over ? [" ", badge("paused")] : null] },
     { key: "steps", label: "Steps", value: (row) => row.settled / Math.max(1, row.steps), cell: (row) => progress(row.settled, row.steps, `Steps of ${row.name}`) },
     { key: "open", label: "Works on", value: (row) => row.open[0]?.name ?? "", cell: openCell },
-    { key: "created", label: "Began", value: (row) => row.started ?? row.created ?? "", cell: (row) => day(row.started ?? row.created) },
-    { key: "lasts", label: "Lasts", value: (row) => row.seconds ?? 0, cell: (row) => (row.over ? duration(row.seconds) : lasting(row.started)) },
+    { key: "started", label: "Began", class: "tight", value: (row) => row.started ?? "", cell: (row) => (row.started ? day(row.started) : "not yet") },
+    { key: "lasts", label: "Lasts", class: "tight", value: (row) => row.seconds ?? 0, cell: (row) => (row.over ? duration(row.seconds) : lasting(row.started)) },
     { key: "outage", label: "API away", value: (row) => row.outage?.seconds ?? (row.outage ? 1e9 : 0), cell: outageCell },
   ];
 }
@@ -66,8 +66,8 @@ export function migrations(root) {
   const search = el("input", { type: "search", placeholder: "Shoot, seed, step", on: { input: () => show(true) } });
   const told = el("div");
   const summary = el("p", { class: "summary" });
-  const running = new Table({ label: "Migrations that run", columns: columns(), sort: "created", descending: true, empty: "No migration runs." });
-  const ended = new Table({ label: "Migrations that have ended", columns: columns(), sort: "created", descending: true, empty: "No migration matches." });
+  const running = new Table({ label: "Migrations that run", columns: columns(), sort: "started", descending: true, empty: "No migration runs." });
+  const ended = new Table({ label: "Migrations that have ended", columns: columns(), sort: "started", descending: true, empty: "No migration matches." });
 
   function show(reset = false) {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);

@@ -25,7 +25,7 @@ export function showStep(root, detail, chosen) {
       ["Reason", record?.reason],
       ["Began", record?.started ? el("time", { datetime: record.started, title: record.started }, `${day(record.started)}:${clock(record.started).slice(-2)}`) : null],
       ["Ended", record?.completed ? el("time", { datetime: record.completed, title: record.completed }, clock(record.completed)) : null],
-      ["Took", seconds === null ? null : duration(seconds)],
+      [open ? "Runs for" : "Took", seconds === null ? null : duration(seconds)],
       ["Usually takes", usual ? `${duration(usual.medianSeconds)}, ${duration(usual.longestSeconds)} at most (of ${usual.count})` : "not known"],
       ["Started", record && record.attempts > 1 ? `${record.attempts} times` : null],
       ["Is waited for", row?.waits],

@@ -140,11 +140,11 @@ function rowsOf(detail, now, withSkipped) {
     rows.sort((a, b) => (a.from ?? Infinity) - (b.from ?? Infinity));
     return { key: side, seed: seeds[side], rows };
   });
-  for (const of of ["etcd", "owner"]) {
+  const tracks = ["etcd", "owner"].map((of) => {
     const rows = detail.tracks.filter((track) => track.of === of).map((track, at) => tracked(track, at, seeds));
-    lanes.push({ key: of, rows });
-  }
-  return lanes;
+    return { key: of, rows };
+  });
+  return [...tracks, ...lanes];
 }
 
 function isIdle(step) {
