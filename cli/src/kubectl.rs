@@ -9,7 +9,7 @@ use crate::Cli;
 /// The name by which kubectl finds a plugin.
 const PLUGIN: &str = "kubectl-repot";
 /// Commands of people. The others run servers and agents, and stay possible.
-const OPERATORS: [&str; 20] = [
+const OPERATORS: [&str; 21] = [
     "plan",
     "migrate",
     "status",

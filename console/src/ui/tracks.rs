@@ -115,7 +115,7 @@ fn destination_members(migration: &Migration) -> Option<Track> {
             );
         }
     }
-    let (end, step) = first(migration, &["DestinationStopped", "LostMembersRemoved", "StandbyRemoved"]);
+    let (end, step) = first(migration, &["DestinationStopped", "LostMembersRemoved"]);
     if let Some(last) = spans.last_mut().filter(|last| end.is_some() && last.from <= end) {
         (last.to, last.step) = (end, step);
     }

@@ -132,7 +132,8 @@ export function fleet(root) {
     summary.textContent = `${plural(all.length, "Shoot")}, ${moving} moving, ${problems} with problems; ${shown.length} shown`;
     set(clear, { hidden: seed === "" });
     clear.textContent = `All seeds, not ${seed} alone`;
-    fill(told, notice("shoots"), notice("seeds"));
+    const isGuess = availability("shoots").state === "notServed";
+    fill(told, notice("shoots"), notice("seeds"), isGuess ? el("p", { class: "summary" }, "Shoots and seeds are those that migrations name.") : null);
   }
 
   function isShown(row, words) {

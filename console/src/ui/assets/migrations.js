@@ -15,6 +15,17 @@ const PHASES = [
 ];
 const MODES = [["all", "all modes"], ["Classic", "Classic"], ["Live", "Live"], ["Forced", "Forced"]];
 
+const NAMES = {
+  migrations: "ControlPlaneMigrations",
+  shoots: "Shoots",
+  seeds: "Seeds",
+  isolations: "ZoneIsolations",
+  etcds: "HostedEtcds",
+  backups: "EtcdBackups",
+  restores: "EtcdRestores",
+  etcdMigrations: "EtcdMigrations",
+};
+
 /** A link to a migration. */
 export function link(one, text) {
   return el("a", { href: `#/migrations/${one.namespace}/${one.name}` }, text);
@@ -23,13 +34,14 @@ export function link(one, text) {
 /** Why a kind is not shown, or not all of it; nothing where all is well. */
 export function notice(kind) {
   const { state, message } = availability(kind);
+  const name = NAMES[kind];
   const words = {
-    listing: `${kind} are being listed…`,
-    notServed: `This API server does not serve ${kind}.`,
-    forbidden: `You may not list ${kind}: ${message}`,
-    failing: `${kind} cannot be followed, so what is shown may be old: ${message}`,
+    listing: `${name} are being listed…`,
+    notServed: `This API server does not serve ${name}.`,
+    forbidden: `You may not list ${name}: ${message}`,
+    failing: `${name} cannot be followed, so what is shown may be old: ${message}`,
   }[state];
-  const cut = isCut(kind) ? `There are more ${kind} than this page keeps.` : null;
+  const cut = isCut(kind) ? `There are more ${name} than this page keeps.` : null;
   return [words, cut].filter(Boolean).map((text) => el("p", { class: "notice", data: { state } }, text));
 }
 

@@ -39,8 +39,8 @@ export function showStep(root, detail, chosen) {
 
 function message(record) {
   if (!record?.message) return null;
-  const heading = record.state === "Succeeded" || record.state === "Skipped" ? "Evidence" : "Waits for";
-  return [el("h3", {}, heading), el("p", { class: "evidence" }, record.message)];
+  const headings = { Running: "Waits for", Pending: "Waits for", Failed: "Why it failed" };
+  return [el("h3", {}, headings[record.state] ?? "Evidence"), el("p", { class: "evidence" }, record.message)];
 }
 
 /** All steps of a migration as a table, for those who read better without a picture. */

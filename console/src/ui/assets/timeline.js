@@ -173,7 +173,7 @@ function toCome(row, side, due) {
 }
 
 function tracked(track, at, seeds) {
-  const bars = track.spans.map((span) => ({ from: millis(span.from), to: millis(span.to), state: span.state, text: span.says }));
+  const bars = track.spans.map((span) => ({ from: millis(span.from), to: millis(span.to), state: span.state, text: span.says, isInside: true }));
   const name = `${track.name}, ${seeds[track.side] ?? track.side}`;
   return { name, step: null, state: "track", from: at, bars, says: `${name}: ${track.spans.map((span) => span.says).join(", then ")}` };
 }
@@ -219,10 +219,10 @@ function percent(part) {
 function drawn(bar, span) {
   const from = Number.isNaN(bar.from) ? 0 : place(bar.from, span);
   const to = Number.isNaN(bar.to) ? 1 : place(bar.to, span);
-  const box = el("span", { class: "bar", data: { state: bar.state, open: String(Boolean(bar.isOpen)) }, style: { left: percent(from), width: percent(to - from) } });
-  if (!bar.text) return box;
+  const box = el("span", { class: "bar", title: bar.isInside ? bar.text : null, data: { state: bar.state, open: String(Boolean(bar.isOpen)) }, style: { left: percent(from), width: percent(to - from) } });
+  if (!bar.text || (bar.isInside && to - from < 0.06)) return box;
   // The text stands where there is room for it.
-  const where = to - from > 0.35 ? "in" : to < 0.72 ? "behind" : "before";
+  const where = bar.isInside || to - from > 0.35 ? "in" : to < 0.72 ? "behind" : "before";
   const style = where === "behind" ? { left: percent(to) } : where === "before" ? { right: percent(1 - from) } : { left: percent(from), width: percent(to - from) };
   return [box, el("span", { class: "text", data: { where }, style }, bar.text)];
 }
