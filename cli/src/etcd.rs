@@ -347,6 +347,7 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
+    use repot_console::etcd::workflow::WorkflowKind;
     use super::*;
 
     #[test]

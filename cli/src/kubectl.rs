@@ -9,11 +9,12 @@ use crate::Cli;
 /// The name by which kubectl finds a plugin.
 const PLUGIN: &str = "kubectl-repot";
 /// Commands of people. The others run servers and agents, and stay possible.
-const OPERATORS: [&str; 23] = [
+const OPERATORS: [&str; 24] = [
     "plan",
     "migrate",
     "status",
     "timeline",
+    "ui",
     "history",
     "abort",
     "pause",
@@ -42,7 +43,8 @@ const LESSON: &str = "A move, from the first question to the last:
   kubectl repot status alpha                  what it waits for, and what you can do
   kubectl repot abort alpha                   back to the source, until the point of no return
   kubectl repot timeline alpha                what took how long, and when the API was away
-  kubectl repot history alpha                 all moves of the Shoot";
+  kubectl repot history alpha                 all moves of the Shoot
+  kubectl repot ui                            all of it in a browser";
 
 /// Reads the command line. Bad usage ends the program with exit code 2.
 pub fn parse() -> Cli {

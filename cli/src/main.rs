@@ -30,6 +30,7 @@ mod snapshots;
 mod storage;
 mod store;
 mod traces;
+mod ui;
 mod watchdog_proxy;
 mod webhook;
 
@@ -63,6 +64,7 @@ enum Role {
     Migrate(Box<operate::migrate::Flags>),
     Status(operate::status::Flags),
     Timeline(operate::timeline::Flags),
+    Ui(ui::Flags),
     History(history::Flags),
     Abort(operate::steer::AbortFlags),
     Pause(operate::steer::PauseFlags),
@@ -131,6 +133,7 @@ fn main() -> ExitCode {
             Role::Migrate(flags) => operate::migrate::run(*flags).await,
             Role::Status(flags) => operate::status::run(flags).await,
             Role::Timeline(flags) => operate::timeline::run(flags).await,
+            Role::Ui(flags) => ui::run(flags).await,
             Role::History(flags) => history::run(flags).await,
             Role::Abort(flags) => flags.run().await,
             Role::Pause(flags) => flags.run().await,

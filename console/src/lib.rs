@@ -18,6 +18,7 @@
 //! | `etcd/` | hosted etcds, their workflows, and requests for them |
 //! | `doctor/` | whether an installation is well, and what a maintainer needs to know of it |
 //! | `text.rs` | times and tables as text |
+//! | `ui/` | the web page |
 
 pub mod difference;
 pub mod doctor;
@@ -35,3 +36,4 @@ pub mod steer;
 pub mod table;
 pub mod text;
 pub mod timeline;
+pub mod ui;

@@ -32,6 +32,7 @@ mod shootstate;
 mod supply_chain;
 mod telemetry;
 mod testbed;
+mod ui;
 mod watchdog;
 mod webhook;
 mod workflows;

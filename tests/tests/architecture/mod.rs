@@ -54,6 +54,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "repot-plan",
             "repot-api",
             "repot-apimachinery",
+            "repot-certs",
             "repot-etcd-core",
             "repot-rules",
             "repot-webhook",
