@@ -347,8 +347,8 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
-    use repot_console::etcd::workflow::WorkflowKind;
     use super::*;
+    use repot_console::etcd::workflow::WorkflowKind;
 
     #[test]
     fn sizes_are_quantities() {
