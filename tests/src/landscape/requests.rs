@@ -108,7 +108,7 @@ impl Requests {
         for (at, api) in apis.into_iter().enumerate() {
             clients.spawn(ask(api, (at, period), seen.clone()));
         }
-        Self { seen, clients: clients }
+        Self { seen, clients }
     }
 
     /// How many clients there are.

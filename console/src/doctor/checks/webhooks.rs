@@ -1,6 +1,6 @@
 //! The webhook configurations of Repot: what kube-apiserver trusts, and whether anybody answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use jiff::Timestamp;
 use kube::api::ListParams;
@@ -62,9 +62,9 @@ pub(super) async fn run(survey: &Survey) -> Result<Vec<Finding>> {
     }
     let mut endpoints: BTreeMap<ServiceName, Result<usize>> = BTreeMap::new();
     for service in ours.iter().flat_map(|(_, object)| services(object)) {
-        if !endpoints.contains_key(&service) {
-            let count = ready_endpoints(survey, &service).await;
-            endpoints.insert(service, count);
+        if let Entry::Vacant(place) = endpoints.entry(service) {
+            let count = ready_endpoints(survey, place.key()).await;
+            place.insert(count);
         }
     }
     for ((namespace, name), count) in &endpoints {
