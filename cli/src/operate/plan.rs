@@ -39,7 +39,7 @@ pub struct Flags {
     output: Output,
 }
 
-/// What moves where.
+/// Which Shoot moves where, and how.
 #[derive(Args)]
 pub struct MoveFlags {
     /// Name of the Shoot that moves

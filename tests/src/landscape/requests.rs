@@ -57,7 +57,7 @@ pub struct Failure {
     pub ended: Timestamp,
     /// What went wrong, in a few words that are the same for all failures of this kind.
     pub kind: String,
-    /// What went wrong.
+    /// What went wrong, in words.
     pub message: String,
 }
 

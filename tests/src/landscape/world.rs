@@ -64,7 +64,7 @@ impl Deref for LandscapeRef {
 
 /// A Shoot in the first seed of a landscape.
 pub struct World {
-    /// The landscape.
+    /// The landscape with garden and seeds.
     pub landscape: LandscapeRef,
     /// The Shoot of this test.
     pub shoot: Shoot,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Page, pages, read, root};
 
-/// Flags of other programs that pages name.
+/// Flags of other programs that pages name, and of `rehearse`, which `repot rehearse` passes on.
 const FOREIGN: &[&str] = &[
     "auth-token",
     "bin",
@@ -15,8 +15,10 @@ const FOREIGN: &[&str] = &[
     "cluster",
     "create-namespace",
     "data-dir",
+    "directory",
     "embed-certs",
     "enable-aggregator-routing",
+    "fault",
     "feature-gates",
     "for",
     "force-conflicts",
@@ -36,8 +38,10 @@ const FOREIGN: &[&str] = &[
     "raw",
     "release",
     "replicas",
+    "requests-per-second",
     "reset-then-reuse-values",
     "rounds",
+    "rtt",
     "seconds",
     "server-side",
     "set",

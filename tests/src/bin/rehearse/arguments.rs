@@ -26,7 +26,7 @@ const LARGEST: u64 = 1000 * MB;
 #[derive(Parser, Debug)]
 #[command(name = "rehearse", bin_name = "repot rehearse", verbatim_doc_comment)]
 pub struct Arguments {
-    /// What is rehearsed
+    /// Which flow is rehearsed
     #[arg(value_enum)]
     pub flow: Flow,
     /// Round trip between the seeds, such as 180ms
@@ -52,7 +52,7 @@ pub struct Arguments {
     pub output: Output,
 }
 
-/// What is rehearsed.
+/// Flows that can be rehearsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Flow {
     /// A control plane moves while both seeds serve

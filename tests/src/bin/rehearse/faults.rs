@@ -34,7 +34,7 @@ pub struct Fault {
     pub after: Vec<&'static str>,
     /// The word for it.
     pub kind: Kind,
-    /// What is done.
+    /// What is done to bring it about.
     pub means: Means,
 }
 
@@ -76,7 +76,7 @@ struct Row {
 }
 
 impl FaultRequest {
-    /// Reads `STEP=KIND`.
+    /// Reads a fault from `STEP=KIND`.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text == "list" {
             return Ok(Self::List);

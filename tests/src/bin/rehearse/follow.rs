@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(45 * 60);
 /// For so long the garden may not answer.
 const LONGEST_SILENCE: Duration = Duration::from_secs(120);
 
-/// What is followed.
+/// Which object is followed, and how.
 #[derive(Clone, Copy)]
 pub enum Object<'a> {
     /// A ControlPlaneMigration, by the end of its name.
@@ -31,12 +31,12 @@ pub enum Object<'a> {
     Isolation,
 }
 
-/// Follows one flow.
+/// Follows one flow to its end.
 pub struct Follower<'a> {
     pub world: &'a World,
     pub progress: &'a Progress,
     pub requests: &'a Requests,
-    /// What goes wrong.
+    /// What goes wrong on purpose.
     pub injection: Option<Injection<'a>>,
     /// How busy this machine was.
     pub machine: Machine,

@@ -42,7 +42,7 @@ impl<'a> Injection<'a> {
         Self { world, fault, state: State::Waiting }
     }
 
-    /// The fault.
+    /// The fault that is injected.
     pub fn fault(&self) -> &Fault {
         &self.fault
     }

@@ -13,7 +13,7 @@ const SIDES_OF_ISOLATION: [&str; 2] = ["garden", "seed"];
 pub struct View {
     /// `status.phase`, and of an isolation `status.status` behind it.
     pub phase: String,
-    /// `status.message`.
+    /// Text of `status.message`, for people.
     pub message: String,
     /// What its sides have recorded.
     pub sides: Vec<SidePart>,
@@ -24,7 +24,7 @@ pub struct View {
 }
 
 impl View {
-    /// Reads a ControlPlaneMigration.
+    /// Reads it from a ControlPlaneMigration.
     pub fn of_migration(object: &Value) -> Result<Self> {
         let object = serde_json::from_value(object.clone()).context("the migration has another form")?;
         let migration = Migration::new(&object);
@@ -38,7 +38,7 @@ impl View {
         })
     }
 
-    /// Reads a ZoneIsolation.
+    /// Reads it from a ZoneIsolation.
     pub fn of_isolation(object: &Value) -> Self {
         let status = &object["status"];
         let text = |value: &Value| repot_console::text::one_line(value.as_str().unwrap_or_default());

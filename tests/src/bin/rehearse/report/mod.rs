@@ -17,7 +17,7 @@ const SLACK: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 /// A message is no longer than this.
 const LONGEST_MESSAGE: usize = 300;
 
-/// The report.
+/// The report of a rehearsal.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -35,7 +35,7 @@ pub struct Report {
     pub ended: String,
     /// How it may end.
     pub may_end: &'static [&'static str],
-    /// This machine.
+    /// How busy this machine was.
     pub machine: Machine,
     /// What clients of the Shoot saw.
     pub requests: RequestsReport,
@@ -53,7 +53,7 @@ pub struct Report {
     pub proved: bool,
 }
 
-/// What clients saw.
+/// What clients of the Shoot saw.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestsReport {
@@ -69,7 +69,7 @@ pub struct RequestsReport {
     pub slowest_millis: u128,
     /// The longest time from one answer to the next, of all clients together, in milliseconds.
     pub longest_gap_millis: u128,
-    /// Kinds of failures.
+    /// Failures by their kind.
     pub failures: Vec<FailureKind>,
 }
 
@@ -92,22 +92,22 @@ pub struct FailureKind {
 /// A time at which requests may fail.
 #[derive(Clone, Debug, Serialize)]
 pub struct Window {
-    /// Why they may.
+    /// Why requests may fail then.
     pub why: String,
-    /// When it begins.
+    /// When this time begins.
     pub from: Timestamp,
-    /// When it ends.
+    /// When this time ends.
     pub to: Timestamp,
 }
 
 /// What is recorded of a step.
 #[derive(Debug, Serialize)]
 pub struct Step {
-    /// Its side.
+    /// Side that it belongs to.
     pub side: &'static str,
-    /// Its name.
+    /// Name of the step.
     pub name: String,
-    /// Its state.
+    /// State that is recorded last.
     pub state: String,
     /// How long it took.
     pub seconds: Option<i64>,
@@ -118,11 +118,11 @@ pub struct Step {
 /// Something that was promised, and whether it holds.
 #[derive(Debug, Serialize)]
 pub struct Proof {
-    /// What was promised.
+    /// What the flow has promised.
     pub what: String,
-    /// Whether it holds.
+    /// Whether the promise was kept.
     pub holds: bool,
-    /// What was seen.
+    /// What was seen of it.
     pub evidence: String,
 }
 
