@@ -64,13 +64,14 @@ soak: testbed
 	tests/python/build envoy
 	$(MAKE) mutations
 	tests/azure/build
+	tests/browser/build
 	tests/previous
 	$(MAKE) image
 	$(CARGO) build --locked --workspace --all-targets
 	$(SOAK) -- history:: fuzz:: every_schedule
 	$(SOAK) --test it -- store::cheap
 	$(SOAK) --test it -- --include-ignored --test-threads 1 expansion::moves:: shootstate::large:: telemetry::cost
-	$(SOAK) --test it -- --include-ignored --test-threads 1 install::
+	$(SOAK) --test it -- --include-ignored --test-threads 1 install:: ui::
 	$(SOAK) --test it -- --include-ignored --test-threads 1 migration:: landscape:: live:: isolation:: rehearse::
 	$(SOAK) --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: operator:: ownership:: workflows:: shootstate::chunk_store:: gardener:: --skip expansion::moves:: --skip $(KILLER)
 	$(SOAK) --test it -- --include-ignored $(KILLER)
@@ -120,6 +121,13 @@ panels: testbed
 	tests/python/build matplotlib
 	$(CARGO) build --locked --workspace --all-targets
 	RENDER_PANELS=$(CURDIR)/docs/operate/images $(CARGO) test --locked --workspace --test it -- observe::live:: --nocapture
+
+# The pictures of docs/operate/web-page.md, from a browser.
+.PHONY: page-pictures
+page-pictures: testbed
+	tests/browser/build
+	$(CARGO) build --locked --workspace --all-targets
+	PAGE_PICTURES=$(CURDIR)/docs/operate/images $(CARGO) test --locked --workspace --test it -- --include-ignored ui::page_shows --nocapture
 
 # The documentation as a book, in target/book. Not a part of `make test`: the first call builds mdBook, which takes minutes. `make
 # test` checks links, headings, flags and metrics of the pages (tests/tests/docs).

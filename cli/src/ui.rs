@@ -31,6 +31,9 @@ use crate::{garden::GardenFlags, run, webhook::default_settings};
 pub struct Flags {
     #[command(flatten)]
     garden: GardenFlags,
+    /// The one namespace that is shown, for rights that end there [default: all]
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
     /// Port on 127.0.0.1; 0 takes any free one
     #[arg(long, default_value_t = 0, value_name = "N")]
     port: u16,
@@ -45,7 +48,8 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     let config = flags.garden.config().await?;
     let name = config.cluster_url.to_string();
     let client = kube::Client::try_from(config).context("failed to make a client of the garden")?;
-    let options = Options { port: flags.port, name, settings: default_settings() };
+    let options =
+        Options { port: flags.port, name, namespace: flags.namespace, settings: default_settings() };
     let server = Server::bind(Garden::new(client), options).await.with_context(|| match flags.port {
         0 => "failed to serve the page".to_owned(),
         port => format!("port {port} cannot be used; choose another with --port, or leave it out"),

@@ -34,9 +34,9 @@ pub struct Durations {
 impl Durations {
     /// Those of the migrations with this mode and executor.
     #[must_use]
-    pub fn of(past: &[Migration], mode: Mode, executor: Executor) -> Self {
+    pub fn of<'a>(past: impl IntoIterator<Item = &'a Migration>, mode: Mode, executor: Executor) -> Self {
         let of_mode: Vec<&Migration> = past
-            .iter()
+            .into_iter()
             .filter(|one| one.has_succeeded() && (one.mode, one.executor) == (mode, executor))
             .collect();
         let mut steps: BTreeMap<String, Vec<i64>> = BTreeMap::new();

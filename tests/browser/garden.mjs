@@ -6,7 +6,7 @@ import https from "node:https";
 export class Garden {
   constructor(kubeconfig) {
     const text = readFileSync(kubeconfig, "utf8");
-    const value = (key) => text.match(new RegExp(`${key}: *"?([^"\\s]+)"?`))?.[1];
+    const value = (key) => text.match(new RegExp(`"?${key}"?: *"?([^"\\s,}]+)`))?.[1];
     const data = (key) => {
       const inline = value(`${key}-data`);
       return inline ? Buffer.from(inline, "base64") : readFileSync(value(key));

@@ -5,7 +5,7 @@ use repot_controllers::migration::api::ControlPlaneMigration;
 use serde_json::{Value, json};
 
 use super::{requests, state::State, tracks::tracks};
-use crate::{durations::Durations, migration::Migration, progress::Progress, table::Table, text::one_line};
+use crate::{migration::Migration, progress::Progress, table::Table, text::one_line};
 
 /// Most names of keys of a late snapshot, as many as the API server stores.
 const MOST_KEYS: usize = 100;
@@ -14,8 +14,7 @@ const MOST_KEYS: usize = 100;
 pub(super) fn detail(object: &ControlPlaneMigration, state: &State, now: Timestamp) -> Value {
     let migration = Migration::new(object);
     let status = Value::Object(object.status.clone());
-    let past: Vec<Migration> = state.migrations().iter().map(|one| Migration::clone(one)).collect();
-    let past = Durations::of(&past, migration.mode, migration.executor);
+    let past = state.durations(migration.mode, migration.executor);
     let progress = Progress::of(&migration, &past, now);
     json!({
         "now": now,

@@ -65,6 +65,8 @@ pub struct Options {
     pub port: u16,
     /// The garden in words, such as the address of its API server.
     pub name: String,
+    /// The one namespace that is shown; `None` shows all.
+    pub namespace: Option<String>,
     /// Settings of the rules that say whether a Shoot may move.
     pub settings: Settings,
 }
@@ -79,6 +81,7 @@ pub struct Server {
 struct Shared {
     garden: Garden,
     name: String,
+    namespace: Option<String>,
     settings: Settings,
     state: State,
     pages: Pages,
@@ -91,14 +94,17 @@ impl Server {
     /// # Errors
     /// [`StartError`].
     pub async fn bind(garden: Garden, options: Options) -> Result<Self, StartError> {
-        let Options { port, name, settings } = options;
+        let Options { port, name, namespace, settings } = options;
         let failed = |source| StartError::Listen { port, source };
         // No other address: the page is for this machine.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
         let gate = Arc::new(Gate::new(Access::new(port).ok_or(StartError::Token)?));
         let (state, pages) = (State::new(), Pages::default());
-        Ok(Self { listener, shared: Arc::new(Shared { garden, name, settings, state, pages, gate }) })
+        Ok(Self {
+            listener,
+            shared: Arc::new(Shared { garden, name, namespace, settings, state, pages, gate }),
+        })
     }
 
     /// What a person opens. Who has it acts with the rights of the user.
@@ -113,7 +119,7 @@ impl Server {
         let router = routes::router(shared.clone());
         tokio::join!(
             listen::serve(listener, router, stop.clone()),
-            state::follow_all(shared.garden.client(), &shared.state, &stop),
+            state::follow_all(shared.garden.client(), shared.namespace.as_deref(), &shared.state, &stop),
             state::publish(&shared.state, &stop),
         );
     }

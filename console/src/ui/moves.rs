@@ -14,7 +14,6 @@ use super::{
     state::State,
 };
 use crate::{
-    durations::Durations,
     garden::Garden,
     migration::{Executor, Migration, Mode},
     preflight,
@@ -96,8 +95,7 @@ async fn plan(garden: &Garden, state: &State, settings: &Settings, asked: &Asked
     let missing = || Error::Missing(format!("there is no Shoot {}/{}", asked.namespace, asked.shoot));
     let shoot = shoot.ok_or_else(missing)?;
     let asked = asked.read(&shoot)?;
-    let past: Vec<Migration> = state.migrations().iter().map(|one| Migration::clone(one)).collect();
-    let durations = Durations::of(&past, asked.mode, asked.executor);
+    let durations = state.durations(asked.mode, asked.executor);
     let kept =
         garden.read("core.gardener.cloud", "v1beta1", "ShootState", Some(&asked.namespace), &asked.shoot);
     // Who may not read it sees the rest of the preview.

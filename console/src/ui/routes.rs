@@ -50,7 +50,9 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
 }
 
 async fn info(State(shared): Common) -> Json {
-    Json::of(&json!({"garden": shared.name, "version": env!("CARGO_PKG_VERSION"), "now": Timestamp::now()}))
+    Json::of(
+        &json!({"garden": shared.name, "namespace": shared.namespace, "version": env!("CARGO_PKG_VERSION"), "now": Timestamp::now()}),
+    )
 }
 
 async fn events(State(shared): Common, Extension(hangup): Extension<Arc<Hangup>>) -> Result<Response> {

@@ -82,6 +82,8 @@ fn page_of_a_plain_installation_says_which_kinds_are_not_served() {
         let mut dev = Dev::start(env, [""; 0]).await?;
         let page = page(env, dev.kubeconfig()).await?;
         script(env, "plain.mjs", dev.kubeconfig(), &page, &[]).await?;
+        dev.repot().restart().await?;
+        script(env, "plain.mjs", dev.kubeconfig(), &page, &["again"]).await?;
         dev.repot().stop().await
     });
 }

@@ -8,11 +8,17 @@ const DANGEROUS = ["abort", "abort-force", "force-shrink"];
 
 /** Buttons for the requests that would be obeyed now. `done` is called when one was written. */
 export function requests(detail, done) {
-  return detail.requests.map((request) => {
-    const isDanger = DANGEROUS.includes(request.name) || request.name.startsWith("confirm");
+  const buttons = [];
+  const facts = [];
+  for (const request of detail.requests) {
+    const isFact = request.name.startsWith("confirm");
+    const isDanger = isFact || DANGEROUS.includes(request.name);
     const click = () => open(detail.migration, request, isDanger, done);
-    return el("button", { type: "button", class: isDanger ? "danger quiet" : "quiet", data: { request: request.name }, on: { click } }, `${request.label}${request.question ? "…" : ""}`);
-  });
+    const button = el("button", { type: "button", class: isDanger ? "danger quiet" : "quiet", data: { request: request.name }, on: { click } }, `${request.label}${request.question ? "…" : ""}`);
+    (isFact ? facts : buttons).push(button);
+  }
+  if (facts.length > 0) buttons.push(el("details", { class: "facts-known" }, el("summary", {}, "What only a person can know"), el("div", { class: "buttons" }, facts)));
+  return buttons;
 }
 
 function open(migration, request, isDanger, done) {

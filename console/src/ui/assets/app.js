@@ -80,7 +80,7 @@ start();
 tick();
 read("/api/info").then(
   (info) => {
-    document.getElementById("garden").textContent = info.garden;
+    document.getElementById("garden").textContent = info.namespace ? `${info.garden} namespace ${info.namespace}` : info.garden;
     document.getElementById("version").textContent = `Version ${info.version}.`;
   },
   (error) => say(error.message),

@@ -59,6 +59,11 @@ impl Kind {
         ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
     }
 
+    /// Whether its objects lie in namespaces.
+    pub(super) fn is_namespaced(self) -> bool {
+        self != Self::Seeds
+    }
+
     /// The object as the page shows it; `None` for one that has not the shape of its kind.
     pub(super) fn read(self, object: DynamicObject) -> Option<Object> {
         let value = serde_json::to_value(object).ok()?;

@@ -15,6 +15,7 @@ mod rows;
 mod watch;
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -25,7 +26,10 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, broadcast};
 
-use crate::migration::Migration;
+use crate::{
+    durations::Durations,
+    migration::{Executor, Migration, Mode},
+};
 
 pub(super) use changes::publish;
 pub(super) use kinds::Kind;
@@ -33,6 +37,8 @@ pub(super) use watch::follow_all;
 
 /// Most objects of one kind that are kept. The page says where there are more.
 pub(super) const MOST_OBJECTS: usize = 20_000;
+/// Most migrations of the past by which it is told how long steps take.
+const MOST_PAST: usize = 1000;
 /// Batches of changes that a page may be behind. Then its stream ends, and it asks for all anew.
 const BATCHES: usize = 64;
 
@@ -129,9 +135,15 @@ impl State {
         Subscription { rows: Kind::ALL.into_iter().map(|kind| inner.rows(kind)).collect(), batches }
     }
 
-    /// All migrations that are known.
-    pub(super) fn migrations(&self) -> Vec<Arc<Migration>> {
-        self.inner.lock().migrations.values().cloned().collect()
+    /// How long steps took in the newest migrations of this kind that have succeeded.
+    pub(super) fn durations(&self, mode: Mode, executor: Executor) -> Durations {
+        let is_one =
+            |one: &&Arc<Migration>| one.has_succeeded() && (one.mode, one.executor) == (mode, executor);
+        let mut past: Vec<Arc<Migration>> =
+            self.inner.lock().migrations.values().filter(is_one).cloned().collect();
+        past.sort_by_key(|one| Reverse(one.created));
+        past.truncate(MOST_PAST);
+        Durations::of(past.iter().map(Arc::as_ref), mode, executor)
     }
 
     /// An object was created or changed.

@@ -21,14 +21,24 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Longest message about a failure, in characters.
 const MOST_WORDS: usize = 400;
 
-/// Follows all kinds until `stop`.
-pub(in crate::ui) async fn follow_all(client: &Client, state: &State, stop: &CancellationToken) {
-    let all = Kind::ALL.into_iter().map(|kind| follow(kind, client.clone(), state));
+/// Follows all kinds until `stop`, in one namespace or in all of them.
+pub(in crate::ui) async fn follow_all(
+    client: &Client,
+    namespace: Option<&str>,
+    state: &State,
+    stop: &CancellationToken,
+) {
+    let api = |kind: Kind| -> Api<DynamicObject> {
+        match namespace.filter(|_| kind.is_namespaced()) {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind.resource()),
+            None => Api::all_with(client.clone(), &kind.resource()),
+        }
+    };
+    let all = Kind::ALL.into_iter().map(|kind| follow(kind, api(kind), state));
     stop.run_until_cancelled(join_all(all)).await;
 }
 
-async fn follow(kind: Kind, client: Client, state: &State) {
-    let api: Api<DynamicObject> = Api::all_with(client, &kind.resource());
+async fn follow(kind: Kind, api: Api<DynamicObject>, state: &State) {
     let mut events = pin!(watcher(api, Config::default().page_size(PAGE)));
     let mut listed = Listing::default();
     let mut pause = PAUSE;
