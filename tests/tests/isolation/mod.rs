@@ -9,7 +9,7 @@ mod zonal_etcd;
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use repot_tests::landscape::isolations::{
     ANNOTATION, ISOLATIONS, MACHINES, ZONE, ZONES, annotate, in_three_zones, last, machines, try_annotate,
     until_shown,
