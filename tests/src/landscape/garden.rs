@@ -182,6 +182,19 @@ impl GardenCluster {
         self.create_backup_entry(shoot, seed).await
     }
 
+    /// Says of a Shoot that its newest generation was reconciled, as a gardenlet does; where it is ignored, nothing is said.
+    pub async fn observe_shoot(&self, shoot: &ShootName) -> Result<()> {
+        let path = format!("{CORE}/namespaces/{}/shoots/{}", shoot.project_namespace(), shoot.name);
+        let found = self.cluster.api().get(&path).await?.ok()?;
+        let (generation, observed) =
+            (&found["metadata"]["generation"], &found["status"]["observedGeneration"]);
+        let is_ignored = found["metadata"]["annotations"]["shoot.gardener.cloud/ignore"] == "true";
+        if is_ignored || generation == observed {
+            return Ok(());
+        }
+        self.patch(&format!("{path}/status"), &json!({"status": {"observedGeneration": generation}})).await
+    }
+
     async fn create_backup_entry(&self, shoot: &ShootName, seed: &str) -> Result<()> {
         let name = shoot.backup_entry();
         let entry = json!({

@@ -125,6 +125,17 @@ mod tests {
     }
 
     #[test]
+    fn page_has_each_flag() {
+        let page = include_str!("../../../../docs/operate/rehearse.md");
+        let command = Arguments::command();
+        let flags: Vec<_> = command.get_opts().filter_map(clap::Arg::get_long).collect();
+        assert!(flags.len() > 5, "{flags:?}");
+        for flag in flags {
+            assert!(page.contains(&format!("\n| `--{flag}")), "--{flag} is not on the page");
+        }
+    }
+
+    #[test]
     fn values_have_their_units() {
         let found = parse("rehearse live --rtt 180ms --size 200MB --requests-per-second 7").expect("valid");
         assert_eq!(found.rtt, Duration::from_millis(180));

@@ -127,7 +127,7 @@ impl Fault {
 
     /// Whether it takes something away from clients, so that their requests may fail meanwhile.
     pub fn excuses_failures(&self) -> bool {
-        matches!(self.means, Means::StopSeed(_) | Means::CutLink)
+        matches!(self.kind, Kind::StopSeed | Kind::Link)
     }
 }
 

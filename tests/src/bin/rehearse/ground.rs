@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use repot_tests::landscape::isolations::in_three_zones;
@@ -9,6 +10,7 @@ use repot_tests::landscape::world::{LandscapeRef, SEEDS, World, small};
 use repot_tests::landscape::{ControlPlaneOptions, Landscape, LandscapeOptions};
 use repot_tests::pki::write_private;
 use repot_tests::{TestEnv, binaries};
+use tokio::time::sleep;
 
 use crate::arguments::Flow;
 use crate::directory::Directory;
@@ -16,6 +18,8 @@ use crate::progress::Progress;
 
 /// The name of the Shoot; its namespace in the garden is `garden-dev`.
 const SHOOT: &str = "rehearsal";
+/// From one look at the generation of the Shoot to the next.
+const OBSERVED_EVERY: Duration = Duration::from_secs(2);
 /// Programs that `make testbed` builds.
 const BUILT: [&str; 9] = [
     "etcd",
@@ -99,6 +103,16 @@ fn explain(world: &World, directory: &Directory) -> Vec<String> {
         format!("in another terminal: repot status {shoot} -n {namespace} --kubeconfig {}", of("garden")),
         format!("in another terminal: kubectl get nodes --kubeconfig {}", of("shoot")),
     ]
+}
+
+/// Does for ever what a gardenlet does after each migration, since none runs here: without it, rules refuse the next one.
+pub async fn act_as_gardenlet(world: &World) -> Result<()> {
+    let garden = world.landscape.garden.as_ref().context("there is no garden")?;
+    loop {
+        // What fails is tried again.
+        let _ = garden.observe_shoot(world.name()).await;
+        sleep(OBSERVED_EVERY).await;
+    }
 }
 
 /// How to reach everything after the report.

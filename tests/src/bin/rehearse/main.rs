@@ -26,7 +26,6 @@ mod proofs;
 mod report;
 mod view;
 
-use std::future::pending;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -153,7 +152,7 @@ async fn run(
         for line in ground::explain_kept(&world, directory) {
             progress.line(&line);
         }
-        pending::<()>().await;
+        ground::act_as_gardenlet(&world).await?;
     }
     Ok(())
 }
