@@ -347,6 +347,8 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
+    use repot_console::etcd::workflow::WorkflowKind;
+
     use super::*;
     use repot_console::etcd::workflow::WorkflowKind;
 

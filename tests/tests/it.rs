@@ -4,6 +4,7 @@ mod admission;
 mod architecture;
 mod charts;
 mod conformance;
+mod console;
 mod docs;
 mod encryption;
 mod etcd;

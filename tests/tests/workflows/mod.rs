@@ -2,7 +2,7 @@
 //! a Deployment of the garden with the permissions of `deploy/`, and etcd in Pods.
 
 mod backup;
-mod control_plane;
+pub mod control_plane;
 mod deletion;
 mod failover;
 mod faults;
@@ -13,4 +13,4 @@ mod soundness;
 mod sources;
 mod table;
 mod tls;
-mod world;
+pub mod world;

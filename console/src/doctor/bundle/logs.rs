@@ -134,6 +134,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::{doctor::checks::tests::survey, objects::Objects};
 
     #[test]
     fn last_bytes_of_a_log_are_kept() {
@@ -158,5 +159,41 @@ mod tests {
         });
         let paths: Vec<String> = sources(&pod).iter().map(Source::path).collect();
         assert_eq!(paths, ["logs/n/p/a.log", "logs/n/p/a.previous.log", "logs/n/p/b.log"]);
+    }
+
+    /// Answers each request with the same log; gives its URL.
+    async fn serve(log: String) -> String {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                let head =
+                    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", log.len());
+                let _ = connection.read(&mut [0; 4096]).await;
+                let _ = connection.write_all(format!("{head}{log}").as_bytes()).await;
+            }
+        });
+        url
+    }
+
+    #[tokio::test]
+    async fn ends_of_logs_are_collected_without_tokens() {
+        let mut log: String = (0..300_000).map(|line| format!("line {line:06}\n")).collect();
+        log.push_str("Authorization: Bearer hunter2\n");
+        let config = kube::Config::new(serve(log).await.parse().expect("a URL"));
+        let client = kube::Client::try_from(config).expect("a client");
+        let pod =
+            json!({"metadata": {"namespace": "n", "name": "p"}, "spec": {"containers": [{"name": "c"}]}});
+        let survey = Survey { objects: Objects::new(client, LIMIT), pods: Ok(vec![pod]), ..survey() };
+        let mut bundle = Bundle::default();
+        collect(&survey, &mut bundle, Instant::now() + LIMIT).await;
+        let text = String::from_utf8_lossy(&bundle.files()["logs/n/p/c.log"]).into_owned();
+        assert!(
+            text.len() <= MOST + 60 && text.ends_with("line 299999\nAuthorization: [REDACTED]\n"),
+            "{}",
+            text.len()
+        );
+        assert!(bundle.missing().is_empty(), "{:?}", bundle.missing());
     }
 }
