@@ -142,9 +142,9 @@ impl Report {
             "" => String::new(),
             subject => format!("{subject}: "),
         };
-        let mut line = format!("{mark:<8} {:<13} {subject}{}{more}\n", finding.check, finding.message);
+        let mut line = format!("{mark:<8} {:<15} {subject}{}{more}\n", finding.check, finding.message);
         if !finding.advice.is_empty() {
-            line.push_str(&format!("{:<22} -> {}\n", "", finding.advice));
+            line.push_str(&format!("{:<24} -> {}\n", "", finding.advice));
         }
         line
     }
@@ -164,10 +164,10 @@ mod tests {
         ];
         let report = Report { findings };
         let expected = "\
-ok       pods          Pod/a: runs (and 1 more)
-PROBLEM  pods          Pod/c: does not run
-                       -> see its log
--        seeds         not checked: forbidden
+ok       pods            Pod/a: runs (and 1 more)
+PROBLEM  pods            Pod/c: does not run
+                         -> see its log
+-        seeds           not checked: forbidden
 
 1 problems, 0 warnings, 1 not checked, 2 ok
 ";

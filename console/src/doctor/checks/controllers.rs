@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     doctor::{finding::Finding, run::failed, survey::Survey},
-    objects::{Kind, Result},
+    objects::{CONTROL_PLANE_MIGRATION, HOSTED_ETCD, Kind, Result},
     text::duration,
 };
 
@@ -34,7 +34,20 @@ pub(super) async fn run(survey: &Survey) -> Result<Vec<Finding>> {
             }
         }
     }
+    if !findings.iter().any(|finding| finding.subject.ends_with("/repot-controllers")) {
+        findings.extend(nobody(survey));
+    }
     Ok(findings)
+}
+
+/// Kinds that are served here have their Leases here, also where the Pods are in another cluster.
+fn nobody(survey: &Survey) -> Option<Finding> {
+    let is_here = survey.serves(&CONTROL_PLANE_MIGRATION) || survey.serves(&HOSTED_ETCD);
+    let is_known = is_here && survey.pods.is_ok();
+    let says =
+        "neither a Lease nor a Pod of repot-controllers was found, so nothing carries out what is asked for";
+    let advice = "see the value controllers.enabled of the charts; --repot-namespace names another namespace";
+    is_known.then(|| Finding::warning(NAME, "", says, advice))
 }
 
 fn judge(subject: &str, lease: &Value, now: Timestamp) -> Finding {
@@ -118,5 +131,13 @@ mod tests {
         assert_eq!(of(vec![]), None);
         assert_eq!(of(vec![pod(json!(["controllers"]))]), Some(Severity::Ok));
         assert_eq!(of(vec![pod(json!(["controllers", "--leader-elect"]))]), Some(Severity::Problem));
+    }
+
+    #[tokio::test]
+    async fn kinds_without_controllers_are_told() {
+        let served = ["hostedetcds.migration.gardener.cloud".to_owned()].into();
+        let found = nobody(&Survey { served, ..survey() });
+        assert_eq!(found.map(|finding| finding.severity), Some(Severity::Warning));
+        assert_eq!(nobody(&survey()), None);
     }
 }

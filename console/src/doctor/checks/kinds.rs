@@ -52,14 +52,16 @@ pub(super) async fn run(survey: &Survey) -> Result<Vec<Finding>> {
     }
     if seed {
         findings.extend(missing(survey, &[ETCD], "kubectl apply -f deploy/crds/etcds.yaml", is_unknown));
-        let advice =
-            "a seed that serves hosted etcds alone needs none of them; others: install Gardener's CRDs";
-        let needed = missing(survey, &EXTENSIONS, advice, is_unknown);
-        findings.extend(
-            needed
-                .into_iter()
-                .map(|finding| Finding::warning(NAME, &finding.subject, &finding.message, advice)),
-        );
+        let needed = missing(survey, &EXTENSIONS, "", is_unknown);
+        let names: Vec<&str> = needed.iter().map(|finding| finding.subject.as_str()).collect();
+        if !names.is_empty() {
+            let says = format!(
+                "{} are not served, so no control plane moves to or from this seed",
+                names.join(", ")
+            );
+            let advice = "install Gardener's CRDs; a seed with hosted etcds alone needs none of them";
+            findings.push(Finding::warning(NAME, "extensions.gardener.cloud", says, advice));
+        }
     }
     Ok(findings)
 }
@@ -88,10 +90,7 @@ mod tests {
     async fn seed_needs_the_crd_of_etcds() {
         let found = of(&["hostedetcds.migration.gardener.cloud"]).await;
         assert!(found.contains(&(Severity::Problem, "etcds.druid.gardener.cloud".to_owned())), "{found:?}");
-        assert!(
-            found.contains(&(Severity::Warning, "workers.extensions.gardener.cloud".to_owned())),
-            "{found:?}"
-        );
+        assert!(found.contains(&(Severity::Warning, "extensions.gardener.cloud".to_owned())), "{found:?}");
         let found = of(&["hostedetcds.migration.gardener.cloud", "etcds.druid.gardener.cloud"]).await;
         assert!(found.iter().all(|(severity, _)| *severity != Severity::Problem), "{found:?}");
     }

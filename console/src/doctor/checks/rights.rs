@@ -35,6 +35,11 @@ const COMMANDS: &[(&str, Kind, &[Right])] = &[
     ("plan, preflight", SHOOT, &[("get", SHOOT, ""), ("list", SEED, ""), ("list", SHOOT, "")]),
     ("migrate", CONTROL_PLANE_MIGRATION, &[("create", CONTROL_PLANE_MIGRATION, ""), ("get", SHOOT, "")]),
     (
+        "drain",
+        CONTROL_PLANE_MIGRATION,
+        &[("list", SHOOT, ""), ("list", SEED, ""), ("create", CONTROL_PLANE_MIGRATION, "")],
+    ),
+    (
         "abort, pause, resume, retry, force-shrink, confirm",
         CONTROL_PLANE_MIGRATION,
         &[("patch", CONTROL_PLANE_MIGRATION, "")],
