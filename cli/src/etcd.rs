@@ -317,38 +317,32 @@ struct Told {
 }
 
 impl Told {
-    /// One line on standard error for each step that has changed, with how many are done of those that are known.
+    /// One line on standard error for each step that has changed, with how many are done of those of its table.
     fn tell(&mut self, workflow: &Workflow) {
         let is_done = |state: &str| matches!(state, "Succeeded" | "Skipped" | "RolledBack");
         let done = workflow.steps.iter().filter(|step| is_done(&step.state)).count();
+        let of = workflow.steps.len().max(workflow.kind.steps());
         for step in workflow.steps.iter().filter(|step| step.state != "Pending") {
             let seen = (step.name.clone(), step.state.clone());
             if self.steps.contains(&seen) {
                 continue;
             }
             let time = step.completed.or(step.started).map(|time| time.to_string()).unwrap_or_default();
-            let of = workflow.steps.len();
             eprintln!("{time} {done}/{of} {} {}: {}", step.name, step.state, step.message);
             self.steps.retain(|(name, _)| *name != step.name);
             self.steps.push(seen);
         }
         if self.phase != workflow.phase {
             self.phase.clone_from(&workflow.phase);
-            eprintln!(
-                "{} {} {}: {}",
-                workflow.kind.kind().kind,
-                workflow.key(),
-                workflow.phase,
-                workflow.message
-            );
+            let says = if workflow.message.is_empty() { "" } else { ": " };
+            let (kind, key) = (workflow.kind.kind().kind, workflow.key());
+            eprintln!("{kind} {key} {}{says}{}", workflow.phase, workflow.message);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use repot_console::etcd::workflow::WorkflowKind;
-
     use super::*;
     use repot_console::etcd::workflow::WorkflowKind;
 

@@ -14,6 +14,8 @@ use serde_json::Value;
 
 /// Objects that are read with one request.
 const PAGE: usize = 500;
+/// Who it is that writes, in managedFields.
+const MANAGER: &str = "repot-cli";
 
 /// A kind of object, and where it is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,7 +231,7 @@ impl Objects {
         let refused = |message: String| Error::Request { what: what.clone(), message };
         let object: DynamicObject =
             serde_json::from_value(object.clone()).map_err(|error| refused(error.to_string()))?;
-        let params = PostParams { dry_run, ..PostParams::default() };
+        let params = PostParams { dry_run, field_manager: Some(MANAGER.to_owned()) };
         let api = self.api(kind, namespace);
         let made = self.within(&what, kind, true, api.create(&params, &object)).await?;
         serde_json::to_value(made).map_err(|error| refused(error.to_string()))

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use repot_apimachinery::value::{at, items_at, text_at};
+use repot_controllers::workflow::kinds;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -31,6 +32,17 @@ pub enum WorkflowKind {
 impl WorkflowKind {
     /// All kinds of workflow, each of them once.
     pub const ALL: [Self; 3] = [Self::Backup, Self::Restore, Self::Migration];
+
+    /// How many steps its newest table has, on the way forward.
+    #[must_use]
+    pub fn steps(self) -> usize {
+        let kind = match self {
+            Self::Backup => kinds::Kind::Backup,
+            Self::Restore => kinds::Kind::Restore,
+            Self::Migration => kinds::Kind::Migration,
+        };
+        kind.plans().newest().forward.len()
+    }
 
     /// The kind of its objects.
     #[must_use]
@@ -205,6 +217,11 @@ pub(crate) mod tests {
         assert!(!read.is_over() && !read.is_idle());
         let done = Workflow::new(WorkflowKind::Backup, &backup());
         assert!(done.current_step().is_none() && done.has_succeeded());
+    }
+
+    #[test]
+    fn steps_are_those_of_the_tables() {
+        assert_eq!(WorkflowKind::ALL.map(WorkflowKind::steps), [6, 10, 12]);
     }
 
     #[test]

@@ -64,7 +64,10 @@ async fn backup(seed: &Seed) -> Result<()> {
     ensure!(seed.count("etcdbackup").await? == 0, "a dry run has created something");
     let (done, told) = seed.etcd(0, &["backup", "main", "--name", "monday", "--wait"]).await?;
     has(&done, &["/monday  Succeeded in", "BackupVerified"])?;
-    has(&told, &["BackupTaken Succeeded", "BackupVerified Succeeded", "monday: Succeeded"])?;
+    has(
+        &told,
+        &["BackupTaken Succeeded", "BackupVerified Succeeded", "monday Succeeded", "6/6 LockReleased"],
+    )?;
     let (_, error) = seed.etcd(1, &["backup", "main", "--name", "monday"]).await?;
     has(&error, &["failed to create EtcdBackup", "already exists"])?;
     let (list, _) = seed.etcd(0, &["list"]).await?;
@@ -100,10 +103,19 @@ async fn restore(seed: &Seed) -> Result<()> {
     let restore = ["restore", "main", "--backup", "monday", "--name", "back", "--wait", "--yes"];
     let (done, told) = seed.etcd(0, &restore).await?;
     has(&done, &["/back  Succeeded in", "API away for"])?;
-    has(&told, &["ApiDown Succeeded", "ProvedEqual Succeeded", "back: Succeeded"])?;
+    has(&told, &["ApiDown Succeeded", "ProvedEqual Succeeded", "back Succeeded"])?;
     let left = seed.fixture.client().await?.get("/after", None).await?;
     ensure!(left.kvs().is_empty(), "what was written after the backup is there");
-    let missing = ["restore", "main", "--backup", "sunday", "--name", "never", "--wait", "--yes"];
-    let (_, told) = seed.etcd(3, &missing).await?;
-    has(&told, &["no EtcdBackup names backup sunday", "never: RolledBack"])
+    missing_backup(seed).await
+}
+
+/// A restore goes on when nobody waits any more; it rolls back before it stops anything.
+async fn missing_backup(seed: &Seed) -> Result<()> {
+    let sunday = ["restore", "main", "--backup", "sunday", "--step-timeout", "5s", "--wait", "--yes"];
+    let (_, told) = seed.etcd(3, &[&sunday[..], &["--name", "late", "--timeout", "2s"]].concat()).await?;
+    has(&told, &["it has not ended in time, and goes on: repot etcd status main"])?;
+    let (_, told) = seed.etcd(3, &[&sunday[..], &["--name", "never"]].concat()).await?;
+    has(&told, &["no EtcdBackup names backup sunday", "never RolledBack"])?;
+    seed.fixture.ns.ends("etcdrestore", "late", "RolledBack").await?;
+    seed.fixture.api_is_up().await
 }
