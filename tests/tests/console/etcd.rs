@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use repot_tests::run;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{expect, has};
 use crate::workflows::control_plane::{ControlPlaneFixture, Front};
@@ -109,13 +109,24 @@ async fn restore(seed: &Seed) -> Result<()> {
     missing_backup(seed).await
 }
 
-/// A restore goes on when nobody waits any more; it rolls back before it stops anything.
+/// A restore goes on when nobody waits any more. One of a backup that is not there stops nothing, and can be cancelled.
 async fn missing_backup(seed: &Seed) -> Result<()> {
-    let sunday = ["restore", "main", "--backup", "sunday", "--step-timeout", "5s", "--wait", "--yes"];
-    let (_, told) = seed.etcd(3, &[&sunday[..], &["--name", "late", "--timeout", "2s"]].concat()).await?;
+    let ns = &seed.fixture.ns;
+    let cancel = json!({"spec": {"cancel": true}});
+    let sunday = ["restore", "main", "--backup", "sunday", "--wait", "--yes"];
+    let late = [&sunday[..], &["--name", "late", "--timeout", "2s"]].concat();
+    let (_, told) = seed.etcd(3, &late).await?;
     has(&told, &["it has not ended in time, and goes on: repot etcd status main"])?;
-    let (_, told) = seed.etcd(3, &[&sunday[..], &["--name", "never"]].concat()).await?;
-    has(&told, &["no EtcdBackup names backup sunday", "never RolledBack"])?;
-    seed.fixture.ns.ends("etcdrestore", "late", "RolledBack").await?;
+    ns.merge("etcdrestore", "late", cancel.clone()).await?;
+    ns.ends("etcdrestore", "late", "Cancelled").await?;
+
+    let never = [&sunday[..], &["--name", "never"]].concat();
+    let cancelled = async {
+        let waits = |object: &Value| object["status"]["phase"] == "Running";
+        ns.until("etcdrestore", "never", "begun", waits).await?;
+        ns.merge("etcdrestore", "never", cancel).await
+    };
+    let (ended, _) = tokio::try_join!(seed.etcd(3, &never), cancelled)?;
+    has(&ended.1, &["no EtcdBackup names backup sunday", "never Cancelled"])?;
     seed.fixture.api_is_up().await
 }
