@@ -30,6 +30,13 @@ enum Format {
     Json,
 }
 
+impl Flags {
+    /// Leaves out what the client of kube-apiserver logs of requests that fail: for commands that tell that themselves.
+    pub fn without_requests(&mut self) {
+        self.log_level.push_str(",kube_client::client::builder=off");
+    }
+}
+
 /// Installs the subscriber of the process. `traces`: what exports spans, which logs are not changed by.
 pub fn install(flags: &Flags, traces: Option<TraceLayer>) {
     let terminal = std::io::stderr().is_terminal();

@@ -96,7 +96,7 @@ impl Role {
 
 fn main() -> ExitCode {
     // Bad usage ends in here with exit code 2.
-    let cli = kubectl::parse();
+    let mut cli = kubectl::parse();
     if matches!(cli.role, Role::Dev(_) | Role::Apiserver(_)) {
         allocator::give_large_buffers_back();
     }
@@ -107,6 +107,9 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if matches!(cli.role, Role::Etcd(_) | Role::Doctor(_)) {
+        cli.logging.without_requests();
+    }
     logging::install(&cli.logging, layer);
     let role = match cli.role {
         Role::EtcdAgent(flags) => match flags.inner() {

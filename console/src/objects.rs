@@ -247,7 +247,7 @@ impl Objects {
         let request = Request::get(path).header(http::header::ACCEPT, accept);
         let request = request.body(kube::client::Body::empty()).map_err(|error| failed(error.to_string()))?;
         let answer = tokio::time::timeout(self.limit, async {
-            let answer = self.client.send(request).await.map_err(|error| failed(causes(&error)))?;
+            let answer = self.client.send(request).await.map_err(|error| failed(message(&error)))?;
             let (head, body) = answer.into_parts();
             let body = read_up_to(body, most).await.map_err(&failed)?;
             Ok((head, body))
@@ -278,7 +278,7 @@ impl Objects {
                 let name = name.trim_end_matches('.');
                 Err(refused(what, name, status.code, status.message.clone(), is_collection))
             }
-            Ok(Err(error)) => Err(Error::Request { what: what.to_owned(), message: causes(&error) }),
+            Ok(Err(error)) => Err(Error::Request { what: what.to_owned(), message: message(&error) }),
             Err(_) => Err(Error::Late { what: what.to_owned(), limit: self.limit }),
         }
     }
@@ -307,6 +307,15 @@ async fn read_up_to(body: kube::client::Body, most: usize) -> std::result::Resul
         }
     }
     Ok(read)
+}
+
+/// What a failed request says, in one line: the message of the API server, or the error with all of its causes.
+#[must_use]
+pub fn message(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        error => causes(error),
+    }
 }
 
 /// An error with all of its causes, in one line.

@@ -9,7 +9,7 @@ use repot_apimachinery::value::{items_at, text_at};
 use serde_json::Value;
 
 use super::{Bundle, left};
-use crate::{doctor::survey::Survey, objects::causes};
+use crate::{doctor::survey::Survey, objects::message};
 
 /// Most bytes of one log.
 const MOST: usize = 2 << 20;
@@ -86,7 +86,7 @@ async fn read(survey: &Survey, source: &Source) -> Result<String, String> {
         timestamps: true,
         ..LogParams::default()
     };
-    let stream = pods.log_stream(&source.pod, &params).await.map_err(|error| causes(&error))?;
+    let stream = pods.log_stream(&source.pod, &params).await.map_err(|error| message(&error))?;
     let (mut stream, mut tail) = (std::pin::pin!(stream), Tail::default());
     let mut buffer = vec![0; 64 << 10];
     loop {

@@ -43,7 +43,7 @@ fn judge(all: &[Migration], now: Timestamp) -> Vec<Finding> {
     let mut findings: Vec<Finding> = all.iter().flat_map(|one| one_migration(one, all, now)).collect();
     if findings.is_empty() {
         let running = all.iter().filter(|one| !one.is_over()).count();
-        let says = format!("{} are known, {running} of them run, none is stuck", all.len());
+        let says = format!("{} known, {running} under way, none is stuck", all.len());
         findings.push(Finding::ok(NAME, "", says));
     }
     findings
@@ -64,6 +64,12 @@ fn one_migration(one: &Migration, all: &[Migration], now: Timestamp) -> Vec<Find
     }
     let progress = Progress::of(one, &Durations::of(all, one.mode, one.executor), now);
     let mut findings = Vec::new();
+    let age = one.created.map(|time| now.duration_since(time).as_secs()).unwrap_or_default();
+    if one.sides.is_empty() && age > PATIENCE {
+        let says = format!("nobody has begun it for {}", duration(age));
+        let advice = format!("see whether repot-controllers runs in the garden; {status}");
+        findings.push(Finding::problem(NAME, &subject, says, advice));
+    }
     for side in &progress.silent {
         let says = format!("the {side} has recorded nothing for more than three minutes");
         let advice = format!("see whether the controllers of the {side} run and reach the garden; {status}");
@@ -129,7 +135,7 @@ mod tests {
     fn migration_that_goes_on_is_well() {
         let found = judge(&[read(running()), read(classic())], now());
         assert_eq!(found.iter().map(|one| one.severity).collect::<Vec<_>>(), [Severity::Ok]);
-        assert_eq!(found[0].message, "2 are known, 1 of them run, none is stuck");
+        assert_eq!(found[0].message, "2 known, 1 under way, none is stuck");
     }
 
     #[test]
@@ -144,6 +150,15 @@ mod tests {
             found[1].message.starts_with("step ApiDnsSwitched of the destination runs for 59m54s"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn migration_that_nobody_begins_is_a_problem() {
+        let mut object = classic();
+        object["status"] = json!({});
+        assert_eq!(judge(&[read(object.clone())], now())[0].severity, Severity::Problem);
+        object["metadata"]["creationTimestamp"] = json!("2026-11-28T06:14:00Z");
+        assert_eq!(judge(&[read(object)], now())[0].severity, Severity::Ok);
     }
 
     #[test]

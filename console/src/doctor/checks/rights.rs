@@ -12,7 +12,7 @@ use crate::{
     doctor::{finding::Finding, survey::Survey},
     objects::{
         CONTROL_PLANE_MIGRATION, ETCD, ETCD_BACKUP, ETCD_MIGRATION, ETCD_RESTORE, Error, HOSTED_ETCD, Kind,
-        Result, SEED, SHOOT, causes,
+        Result, SEED, SHOOT, message,
     },
 };
 
@@ -134,7 +134,7 @@ pub(super) fn failed_review(kind: &str, error: &kube::Error) -> Error {
         kube::Error::Api(status) if matches!(status.code, 401 | 403) => {
             Error::Forbidden { what, message: status.message.clone() }
         }
-        error => Error::Request { what, message: causes(error) },
+        error => Error::Request { what, message: message(error) },
     }
 }
 

@@ -74,6 +74,8 @@ pub(super) async fn run(survey: &Survey) -> Result<Vec<Finding>> {
     }
     let known: BTreeMap<ServiceName, usize> =
         endpoints.into_iter().filter_map(|(service, count)| Some((service, count.ok()?))).collect();
+    findings
+        .extend(known.iter().filter(|(_, count)| **count == 0).map(|(service, _)| silent(service, &ours)));
     findings.extend(ours.iter().flat_map(|(kind, object)| judge(kind, object, &known, survey.now())));
     Ok(findings)
 }
@@ -117,38 +119,44 @@ fn judge(kind: &str, object: &Value, ready: &BTreeMap<ServiceName, usize>, now: 
         let of_bundle = bundle(NAME, &subject, encoded, now);
         let is_trusted = of_bundle.iter().all(|finding| finding.severity == Severity::Ok);
         findings.extend(of_bundle.into_iter().filter(|finding| finding.severity != Severity::Ok));
-        let policy = text_at(webhook, "/failurePolicy").unwrap_or("Fail");
         let Some(service) = service(webhook) else {
             let url = text_at(webhook, "/clientConfig/url").unwrap_or_default();
-            findings.push(Finding::not_checked(
-                NAME,
-                subject,
-                format!("it is called at {url}, which only kube-apiserver has to reach"),
-            ));
+            let why = format!("it is called at {url}, which only kube-apiserver has to reach");
+            findings.push(Finding::not_checked(NAME, subject, why));
             continue;
         };
-        match ready.get(&service) {
-            Some(0) => findings.push(silent(&subject, policy, &service)),
-            Some(count) if is_trusted => {
-                let says = format!("failurePolicy {policy}, {count} ready endpoints");
-                findings.push(Finding::ok(NAME, subject, says));
-            }
-            _ => {}
+        if let Some(count) = ready.get(&service).filter(|count| **count > 0 && is_trusted) {
+            let says = format!("failurePolicy {}, {count} ready endpoints", policy(webhook));
+            findings.push(Finding::ok(NAME, subject, says));
         }
     }
     findings
 }
 
-/// Nobody answers at the Service.
-fn silent(subject: &str, policy: &str, (namespace, name): &ServiceName) -> Finding {
-    let advice = format!("see the Pods of Service {namespace}/{name}; docs/operate/webhook-outage.md");
-    let says = format!("Service {namespace}/{name} has no ready endpoint");
-    if policy == "Ignore" {
-        let says = format!("{says}, and failurePolicy Ignore lets all pass meanwhile");
-        Finding::warning(NAME, subject, says, advice)
-    } else {
-        Finding::problem(NAME, subject, format!("{says}, so writes that it judges are refused"), advice)
+fn policy(webhook: &Value) -> &str {
+    text_at(webhook, "/failurePolicy").unwrap_or("Fail")
+}
+
+/// A Service at which nobody answers, with what that means for the webhooks behind it.
+fn silent(key: &ServiceName, all: &[(&str, Value)]) -> Finding {
+    let webhooks = all.iter().flat_map(|(_, object)| items_at(object, "/webhooks"));
+    let ours: Vec<&Value> = webhooks.filter(|webhook| service(webhook).as_ref() == Some(key)).collect();
+    let fail = ours.iter().filter(|webhook| policy(webhook) != "Ignore").count();
+    let ignore = ours.len() - fail;
+    let (namespace, name) = key;
+    let subject = format!("Service {namespace}/{name}");
+    let advice = format!(
+        "see the Pods of the Service: kubectl get pods -n {namespace}; docs/operate/webhook-outage.md"
+    );
+    if fail == 0 {
+        let says = format!("has no ready endpoint, and {ignore} webhooks let all writes pass meanwhile");
+        return Finding::warning(NAME, subject, says, advice);
     }
+    let says = format!(
+        "has no ready endpoint: what {fail} webhooks judge is refused (failurePolicy Fail), what {ignore} others judge \
+         passes (Ignore)"
+    );
+    Finding::problem(NAME, subject, says, advice)
 }
 
 #[cfg(test)]
@@ -174,12 +182,26 @@ mod tests {
     }
 
     #[test]
-    fn webhook_that_nobody_answers_is_as_bad_as_its_policy() {
+    fn webhook_is_well_where_somebody_answers_whom_kube_apiserver_trusts() {
         let bundle = STANDARD.encode(authority().certificate_pem());
         assert_eq!(judged(&configuration("Fail", &bundle), 2), [Severity::Ok]);
-        assert_eq!(judged(&configuration("Fail", &bundle), 0), [Severity::Problem]);
-        assert_eq!(judged(&configuration("Ignore", &bundle), 0), [Severity::Warning]);
         assert_eq!(judged(&configuration("Fail", ""), 2), [Severity::Problem]);
+        assert_eq!(judged(&configuration("Fail", &bundle), 0), []);
+    }
+
+    #[test]
+    fn service_that_nobody_answers_is_as_bad_as_the_policies_behind_it() {
+        let key = ("repot-system".to_owned(), "repot-webhook".to_owned());
+        let of = |policies: &[&str]| {
+            let all: Vec<(&str, Value)> =
+                policies.iter().map(|policy| ("Kind", configuration(policy, ""))).collect();
+            silent(&key, &all)
+        };
+        assert_eq!(of(&["Ignore", "Ignore"]).severity, Severity::Warning);
+        let mixed = of(&["Fail", "Ignore", "Fail"]);
+        assert_eq!(mixed.severity, Severity::Problem);
+        assert!(mixed.message.contains("what 2 webhooks judge is refused"), "{mixed:?}");
+        assert!(mixed.message.contains("what 1 others judge passes"), "{mixed:?}");
     }
 
     #[test]

@@ -54,9 +54,14 @@ fn flush(run: &str, pending: &mut Vec<std::ops::Range<usize>>, out: &mut String)
     pending.clear();
 }
 
+/// Whether one part between slashes is random: those of a path are words.
+fn is_random(piece: &str) -> bool {
+    piece.split('/').any(is_random_part)
+}
+
 /// Whether upper case, lower case and digits are mixed, as in base64; names of objects, UUIDs and digests are not like that. A line
 /// of a key may lack one of them.
-fn is_random(piece: &str) -> bool {
+fn is_random_part(piece: &str) -> bool {
     let has = |test: fn(&char) -> bool| piece.chars().any(|c| test(&c));
     let classes = [has(char::is_ascii_uppercase), has(char::is_ascii_lowercase), has(char::is_ascii_digit)];
     let count = classes.into_iter().filter(|has| *has).count();

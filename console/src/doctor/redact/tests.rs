@@ -180,6 +180,7 @@ fn what_maintainers_need_stays() {
         "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
         "shoot--dev--alpha/etcd-main-0 uid=3f2a9c1e-7b7e-4c63-9a55-0d7f0a3e9b11 revision 812",
         "GET https://10.0.0.1:6443/apis/migration.gardener.cloud/v1alpha1/namespaces/garden-dev/controlplanemigrations 200",
+        "Get https://node-0:10250/containerLogs/repot-system/repot-apiserver-0/apiserver?tailLines=20000",
         "secretRef s of HostedEtcd main; secretName: etcd-backup",
         "SourceControllersStopped DestinationKubeAPIServerReady EtcdMigrationComplete SeedSystemComponentsHealthy",
     ] {
