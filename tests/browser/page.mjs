@@ -204,8 +204,11 @@ try {
     await browser.layout("migration", [...common, ".stands", ".timeline", "[data-lane=etcd]", "[data-lane=garden]", ".panel"]);
     await page.setViewport({ width: 390, height: 844 });
     await browser.layout("migration, narrow", ["header.top", "#main", ".timeline", ".panel"]);
-    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-    assert.ok(wide <= 392, `a narrow page is ${wide} wide`);
+    const wide = await page.evaluate(() => {
+      const isWide = (node) => node.getBoundingClientRect().right > innerWidth + 2 && !node.closest(".timeline, .scroller");
+      return [...document.querySelectorAll("body *")].filter(isWide).map((node) => `${node.tagName}.${node.className} ${node.textContent.slice(0, 40)}`);
+    });
+    assert.deepEqual(wide, [], "what is wider than a narrow page");
     await page.setViewport({ width: 1440, height: 900 });
   });
 
