@@ -143,7 +143,7 @@ function rowsOf(detail, now, withSkipped) {
     return { key: side, seed: seeds[side], rows };
   });
   const tracks = ["etcd", "owner"].map((of) => {
-    const rows = detail.tracks.filter((track) => track.of === of).map((track, at) => tracked(track, at, seeds));
+    const rows = detail.tracks.filter((track) => track.of === of).map((track, at) => tracked(track, at, seeds, over ? Infinity : now));
     return { key: of, rows };
   });
   return [...tracks, ...lanes];
@@ -174,8 +174,8 @@ function toCome(row, side, due) {
   return { name: row.step, step: { side, name: row.step }, state: "to come", from: due?.from ?? null, bars, says: `${side}: to come` };
 }
 
-function tracked(track, at, seeds) {
-  const bars = track.spans.map((span) => ({ from: millis(span.from), to: millis(span.to), state: span.state, text: span.says, isInside: true }));
+function tracked(track, at, seeds, end) {
+  const bars = track.spans.map((span) => ({ from: millis(span.from), to: span.to ? millis(span.to) : end, state: span.state, text: span.says, isInside: true }));
   const name = `${track.name}, ${seeds[track.side] ?? track.side}`;
   return { name, step: null, state: "track", from: at, bars, says: track.spans.map((span) => span.says).join(", then ") };
 }
@@ -220,7 +220,7 @@ function percent(part) {
 
 function drawn(bar, span) {
   const from = Number.isNaN(bar.from) ? 0 : place(bar.from, span);
-  const to = Number.isNaN(bar.to) ? 1 : place(bar.to, span);
+  const to = place(bar.to, span);
   const box = el("span", { class: "bar", title: bar.isInside ? bar.text : null, data: { state: bar.state, open: String(Boolean(bar.isOpen)) }, style: { left: percent(from), width: percent(to - from) } });
   if (!bar.text || (bar.isInside && to - from < 0.06)) return box;
   // The text stands where there is room for it.
