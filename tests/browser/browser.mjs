@@ -49,8 +49,7 @@ export async function until(what, ask) {
 export class Browser {
   static async start(link) {
     const args = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb", "--hide-scrollbars", "--lang=en"];
-    const userDataDir = join(process.env.BROWSER_FILES, `profile-${process.pid}`);
-    const browser = await puppeteer.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", headless: true, args, userDataDir, env: { ...process.env, TZ: "UTC" } });
+    const browser = await puppeteer.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", headless: true, args, env: { ...process.env, TZ: "UTC" } });
     const one = new Browser();
     Object.assign(one, { browser, link, origin: new URL(link).origin, complaints: [], requests: [] });
     one.page = await one.open();

@@ -79,37 +79,46 @@ export async function steering(browser, garden, one, address) {
 }
 
 /** A new migration: preview, findings, and the object. */
-export async function moves(browser, garden, shoot) {
+export async function moves(browser, garden, shoot, away) {
   const { page } = browser;
   const { name, namespace } = shoot.metadata;
+  const path = `/apis/migration.gardener.cloud/v1alpha1/namespaces/${namespace}/${KIND}?limit=1000`;
+  const all = async () => (await garden.request("GET", path)).items.filter((one) => one.spec.shootRef.name === name);
+  const before = (await all()).length;
+
+  await preview(page, browser, name, away);
+  await browser.sees(`destination seed "${away}" is not healthy`, "dialog .findings");
+  assert.ok(await page.$eval("dialog .buttons button:last-child", (button) => button.disabled), "it may not start");
+  await page.keyboard.press("Escape");
+  await closed(page);
+
+  const seed = await preview(page, browser, name);
+  await browser.sees("MoveCommitted", "dialog tbody");
+  await browser.sees("Neither a rule nor the API server is against it.", "dialog .findings");
+  const question = await browser.text("dialog .question");
+  assert.ok(question.includes(`${namespace}/${name} moves from ${shoot.spec.seedName} to ${seed}`), question);
+  await browser.accessible("the preview of a migration");
+  await browser.picture("preview");
+  assert.equal((await all()).length, before, "a preview creates nothing");
+  await agree(page);
+  await until("the new migration", async () => (await all()).length === before + 1);
+  await until("its page", async () => (await page.evaluate(() => location.hash)).startsWith(`#/migrations/${namespace}/${name}-to-`));
+  await browser.sees("Pending", ".stands");
+}
+
+/** Asks for the preview of a move to a seed, or to the one that is chosen already. */
+async function preview(page, browser, name, seed) {
   await browser.go("#/fleet");
+  await page.$eval("input[type=search]", (search) => (search.value = ""));
   await page.type("input[type=search]", name);
   await browser.sees("; 1 shown", "main .summary");
   await page.evaluate(() => document.querySelector("tbody button").click());
   await page.waitForSelector("dialog[open]");
   await browser.accessible("the choice of a seed");
-  const seed = await page.$eval("dialog select", (select) => select.value);
-  assert.notEqual(seed, shoot.spec.seedName);
+  if (seed) await page.select("dialog select", seed);
+  const chosen = await page.$eval("dialog select", (select) => select.value);
   await agree(page);
   await page.waitForSelector("dialog.wide[open]", { timeout: 90000 });
-  await browser.sees("MoveCommitted", "dialog tbody");
   await browser.sees("Findings before the start", "dialog");
-  const question = await browser.text("dialog .question");
-  assert.ok(question.includes(`${namespace}/${name} moves from ${shoot.spec.seedName} to ${seed}`), question);
-  await browser.accessible("the preview of a migration");
-  await browser.picture("preview");
-  const all = async () => (await garden.request("GET", `/apis/migration.gardener.cloud/v1alpha1/namespaces/${namespace}/${KIND}?limit=1000`)).items.filter((one) => one.spec.shootRef.name === name);
-  const before = (await all()).length;
-  const findings = await browser.text("dialog .findings");
-  const isAllowed = await page.$eval("dialog .buttons button:last-child", (button) => !button.disabled);
-  console.log(`     findings: ${findings}`);
-  assert.equal(isAllowed, !findings.includes("refused"), findings);
-  if (!isAllowed) {
-    await page.keyboard.press("Escape");
-    return;
-  }
-  await agree(page);
-  await until("the new migration", async () => (await all()).length === before + 1);
-  await until("its page", async () => (await page.evaluate(() => location.hash)).startsWith(`#/migrations/${namespace}/${name}-to-`));
-  await browser.sees("Pending", ".stands");
+  return chosen;
 }

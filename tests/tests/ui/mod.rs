@@ -27,12 +27,12 @@ async fn page(env: &TestEnv, kubeconfig: &Path) -> Result<Repot> {
 }
 
 /// Runs a script of `tests/browser` with the link of a page, and prints what it says.
-async fn script(env: &TestEnv, name: &str, kubeconfig: &Path, page: &Repot, more: &[&str]) -> Result<()> {
+async fn script(name: &str, kubeconfig: &Path, page: &Repot, more: &[&str]) -> Result<()> {
     let packages = testbed_dir().join("browser");
     ensure!(packages.join("node_modules/puppeteer-core").is_dir(), "run tests/browser/build before");
     let mut command = Command::new("node");
     command.arg(format!("{BROWSER}/{name}")).arg(kubeconfig).arg(page.url()).args(more);
-    command.env("BROWSER_PACKAGES", &packages).env("BROWSER_FILES", env.make_dir("browser")?);
+    command.env("BROWSER_PACKAGES", &packages);
     let run = timeout(BROWSER_DEADLINE, tool::run(command, b""));
     let output = run.await.context("the browser does not come to an end")??;
     eprintln!("{}", output.stderr);
@@ -71,7 +71,7 @@ fn page_shows_and_steers_a_garden_with_a_thousand_shoots() {
     run_large(async |env| {
         let (garden, _apiserver) = garden(env).await?;
         let page = page(env, garden.kubeconfig()).await?;
-        script(env, "page.mjs", garden.kubeconfig(), &page, &["1000"]).await
+        script("page.mjs", garden.kubeconfig(), &page, &["1000"]).await
     });
 }
 
@@ -81,9 +81,9 @@ fn page_of_a_plain_installation_says_which_kinds_are_not_served() {
     run_large(async |env| {
         let mut dev = Dev::start(env, [""; 0]).await?;
         let page = page(env, dev.kubeconfig()).await?;
-        script(env, "plain.mjs", dev.kubeconfig(), &page, &[]).await?;
+        script("plain.mjs", dev.kubeconfig(), &page, &[]).await?;
         dev.repot().restart().await?;
-        script(env, "plain.mjs", dev.kubeconfig(), &page, &["again"]).await?;
+        script("plain.mjs", dev.kubeconfig(), &page, &["again"]).await?;
         dev.repot().stop().await
     });
 }

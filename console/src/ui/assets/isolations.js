@@ -26,7 +26,7 @@ function steps(row) {
     el("li", {}, badge(step.state), ` ${step.name} (${step.side}) ${duration(between(step.started, step.completed))} `, el("span", { class: "small" }, step.message)),
   );
   const words = row.message ? el("p", {}, row.message) : null;
-  return el("details", {}, el("summary", { "aria-label": `Steps of ${row.name}` }, `${reached} of ${row.steps.length}`), words, facts([["Object", row.name], ["Reason", row.reason]]), el("ul", { class: "findings" }, list));
+  return el("details", {}, el("summary", {}, `${reached} of ${row.steps.length}`, el("span", { class: "hidden" }, ` steps of ${row.name}`)), words, facts([["Object", row.name], ["Reason", row.reason]]), el("ul", { class: "findings" }, list));
 }
 
 /** The page. */

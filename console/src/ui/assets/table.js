@@ -27,7 +27,7 @@ export class Table {
     this.last = this.#step("Next page", 1);
     this.where = el("span");
     this.pager = el("nav", { class: "pager", "aria-label": `Parts of the table ${label}` }, this.first, this.where, this.last);
-    this.scroller = el("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": label }, this.table);
+    this.scroller = el("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": `Table: ${label}` }, this.table);
     this.node = el("div", { class: "table" }, this.scroller, this.none, this.pager);
     this.#mark();
   }

@@ -55,8 +55,3 @@ export function bytes(count) {
 export function plural(count, one, many = `${one}s`) {
   return `${count} ${count === 1 ? one : many}`;
 }
-
-/** Names as people read them: ApiDnsSwitched stays one word, but may break before capitals. */
-export function breakable(name) {
-  return String(name).replace(/([a-z0-9])([A-Z])/g, "$1\u200b$2");
-}

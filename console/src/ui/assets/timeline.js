@@ -1,7 +1,7 @@
 // The steps of a migration over time, in a lane for each side: what ran, what runs, what is to come, and when the API was away.
 
 import { arrange, el, fill, set } from "./dom.js";
-import { breakable, duration, millis } from "./text.js";
+import { duration, millis } from "./text.js";
 
 const ZOOMS = [1, 1.5, 2, 3, 5, 8, 13, 21];
 const TITLES = { garden: "Garden", source: "Source", destination: "Destination", etcd: "Members of the etcd", owner: "Owner of the etcd" };
@@ -39,7 +39,7 @@ export class Timeline {
       { class: "tools", role: "group", "aria-label": "View of the timeline" },
       button("−", "Zoom out", zoom(-1)),
       button("+", "Zoom in", zoom(1)),
-      button("Fit", "Show all of the time", zoom(0)),
+      button("Fit", null, zoom(0)),
       el("label", {}, box, " steps that did not apply"),
       el("span", { class: "legend" }, ["Succeeded", "Running", "Failed", "Skipped", "RolledBack", "to come", "API away"].map((word) => el("span", { data: { state: word } }, word))),
     );
@@ -85,8 +85,9 @@ export class Timeline {
     const one = this.made.get(key) ?? makeRow(row, () => this.#chosen(key, row.step));
     made.set(key, one);
     one.row = row;
-    set(one.button, { "aria-label": row.says, "aria-current": this.current === key ? "true" : null, data: { state: row.state } });
-    one.name.textContent = breakable(row.name);
+    set(one.button, { "aria-current": this.current === key ? "true" : null, data: { state: row.state } });
+    one.name.textContent = row.name;
+    one.says.textContent = `, ${row.says}`;
     fill(one.track, row.bars.map((bar) => drawn(bar, span)));
     return one.item;
   }
@@ -120,10 +121,11 @@ export class Timeline {
 
 function makeRow(row, click) {
   const name = el("span", { class: "name" });
-  const track = el("span", { class: "track" });
+  const says = el("span", { class: "hidden" });
+  const track = el("span", { class: "track", "aria-hidden": "true" });
   const attributes = { type: "button", class: "step", on: { click } };
-  const button = row.step ? el("button", attributes, name, track) : el("span", { class: "step", role: "img" }, name, track);
-  return { item: el("li", {}, button), button, name, track };
+  const button = row.step ? el("button", attributes, name, says, track) : el("span", { class: "step" }, name, says, track);
+  return { item: el("li", {}, button), button, name, says, track };
 }
 
 /** Rows of each lane, with bars that have a beginning and an end in milliseconds. */
@@ -141,7 +143,7 @@ function rowsOf(detail, now, withSkipped) {
     return { key: side, seed: seeds[side], rows };
   });
   const tracks = ["etcd", "owner"].map((of) => {
-    const rows = detail.tracks.filter((track) => track.of === of).map((track, at) => tracked(track, at, seeds));
+    const rows = detail.tracks.filter((track) => track.of === of).map((track, at) => tracked(track, at, seeds, over ? Infinity : now));
     return { key: of, rows };
   });
   return [...tracks, ...lanes];
@@ -161,7 +163,7 @@ function recorded(step, side, now, noReturn, table) {
   const to = isRunning ? Math.max(now, from) : Math.max(from, millis(step.completed) || from);
   const seconds = Number.isNaN(from) ? null : (to - from) / 1000;
   const after = table?.pointOfNoReturn === step.name && noReturn ? ", the point of no return" : "";
-  const says = `${step.name}, ${side}: ${step.state}${seconds === null ? "" : `, ${isRunning ? "for " : ""}${duration(seconds)}`}${after}`;
+  const says = `${side}: ${step.state}${seconds === null ? "" : `, ${isRunning ? "for " : ""}${duration(seconds)}`}${after}`;
   const text = seconds === null ? "" : duration(seconds) + (step.state === "Succeeded" ? "" : ` ${step.state}`);
   const bars = Number.isNaN(from) ? [] : [{ from, to, state: step.state, text, isOpen: isRunning }];
   return { name: step.name, step: { side, name: step.name }, state: step.state, from: Number.isNaN(from) ? null : from, bars, says };
@@ -169,13 +171,13 @@ function recorded(step, side, now, noReturn, table) {
 
 function toCome(row, side, due) {
   const bars = due ? [{ from: due.from, to: due.to, state: "to come", text: due.to > due.from ? `about ${duration((due.to - due.from) / 1000)}` : "" }] : [];
-  return { name: row.step, step: { side, name: row.step }, state: "to come", from: due?.from ?? null, bars, says: `${row.step}, ${side}: to come` };
+  return { name: row.step, step: { side, name: row.step }, state: "to come", from: due?.from ?? null, bars, says: `${side}: to come` };
 }
 
-function tracked(track, at, seeds) {
-  const bars = track.spans.map((span) => ({ from: millis(span.from), to: millis(span.to), state: span.state, text: span.says, isInside: true }));
+function tracked(track, at, seeds, end) {
+  const bars = track.spans.map((span) => ({ from: millis(span.from), to: span.to ? millis(span.to) : end, state: span.state, text: span.says, isInside: true }));
   const name = `${track.name}, ${seeds[track.side] ?? track.side}`;
-  return { name, step: null, state: "track", from: at, bars, says: `${name}: ${track.spans.map((span) => span.says).join(", then ")}` };
+  return { name, step: null, state: "track", from: at, bars, says: track.spans.map((span) => span.says).join(", then ") };
 }
 
 /** When steps that have not begun would begin and end, if each takes as long as it usually did. */
@@ -218,7 +220,7 @@ function percent(part) {
 
 function drawn(bar, span) {
   const from = Number.isNaN(bar.from) ? 0 : place(bar.from, span);
-  const to = Number.isNaN(bar.to) ? 1 : place(bar.to, span);
+  const to = place(bar.to, span);
   const box = el("span", { class: "bar", title: bar.isInside ? bar.text : null, data: { state: bar.state, open: String(Boolean(bar.isOpen)) }, style: { left: percent(from), width: percent(to - from) } });
   if (!bar.text || (bar.isInside && to - from < 0.06)) return box;
   // The text stands where there is room for it.
