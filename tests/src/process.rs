@@ -68,6 +68,8 @@ impl Spec {
         } else {
             Command::new(&self.program)
         };
+        // Programs prefer a kubeconfig file that the environment names to the one of their own configuration.
+        command.env_remove("KUBECONFIG");
         command.args(&self.args).envs(self.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).process_group(0);
         command
