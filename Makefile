@@ -72,7 +72,7 @@ soak: testbed
 	$(SOAK) --test it -- store::cheap
 	$(SOAK) --test it -- --include-ignored --test-threads 1 expansion::moves:: shootstate::large:: telemetry::cost
 	$(SOAK) --test it -- --include-ignored --test-threads 1 install:: ui::
-	$(SOAK) --test it -- --include-ignored --test-threads 1 migration:: landscape:: live:: isolation:: rehearse::
+	$(SOAK) --test it -- --include-ignored --test-threads 1 migration:: landscape:: live:: isolation:: rehearse:: observe::migrations::
 	$(SOAK) --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: operator:: ownership:: workflows:: shootstate::chunk_store:: gardener:: --skip expansion::moves:: --skip $(KILLER)
 	$(SOAK) --test it -- --include-ignored $(KILLER)
 
@@ -120,7 +120,7 @@ rehearse: testbed
 panels: testbed
 	tests/python/build matplotlib
 	$(CARGO) build --locked --workspace --all-targets
-	RENDER_PANELS=$(CURDIR)/docs/operate/images $(CARGO) test --locked --workspace --test it -- observe::live:: --nocapture
+	RENDER_PANELS=$(CURDIR)/docs/operate/images $(CARGO) test --locked --workspace --test it -- --include-ignored observe:: --nocapture --test-threads 1
 
 # The pictures of docs/operate/web-page.md, from a browser.
 .PHONY: page-pictures

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use jiff::Timestamp;
@@ -26,6 +26,8 @@ const MIGRATION_SECONDS: &[f64] =
     &[30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 14_400.0, 86_400.0];
 /// Buckets of an outage, in seconds.
 const OUTAGE_SECONDS: &[f64] = &[1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0];
+/// Modes of a migration.
+const MODES: [&str; 3] = ["Classic", "Forced", "Live"];
 /// Phases in which a migration has ended.
 const ENDS: [&str; 4] = ["Succeeded", "RolledBack", "Failed", "Cancelled"];
 
@@ -41,6 +43,7 @@ pub struct MigrationGauges {
     durations: HistogramVec,
     outages: HistogramVec,
     retries: IntCounterVec,
+    /// Held as long as somebody asks: who asks at the same time must not see gauges that are half set.
     seen: Mutex<Seen>,
 }
 
@@ -120,10 +123,23 @@ impl MigrationGauges {
                 &["mode"],
             )?,
             seen: Mutex::default(),
-        })
+        }
+        .with_zeros())
     }
 
-    fn update(&self, now: Timestamp) {
+    /// Counts from zero. Otherwise the first end would be no increase for a query.
+    fn with_zeros(self) -> Self {
+        for mode in MODES {
+            for phase in ENDS {
+                self.durations.with_label_values(&[mode, phase]);
+            }
+            self.outages.with_label_values(&[mode]);
+            self.retries.with_label_values(&[mode]);
+        }
+        self
+    }
+
+    fn update(&self, seen: &mut Seen, now: Timestamp) {
         for gauge in [&self.counts, &self.step_age, &self.away, &self.usual] {
             gauge.reset();
         }
@@ -147,7 +163,7 @@ impl MigrationGauges {
             }
         }
         self.suspected.set(suspected);
-        self.count_ends(&all);
+        self.count_ends(seen, &all);
     }
 
     fn update_open(&self, one: &ControlPlaneMigration, now: Timestamp) {
@@ -170,8 +186,7 @@ impl MigrationGauges {
         }
     }
 
-    fn count_ends(&self, all: &[std::sync::Arc<ControlPlaneMigration>]) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    fn count_ends(&self, seen: &mut Seen, all: &[Arc<ControlPlaneMigration>]) {
         let uids: BTreeSet<String> = all.iter().filter_map(|one| one.uid()).collect();
         seen.open.retain(|uid| uids.contains(uid));
         seen.counted.retain(|uid| uids.contains(uid));
@@ -227,17 +242,14 @@ impl Collector for MigrationGauges {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        self.update(Timestamp::now());
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        self.update(&mut seen, Timestamp::now());
         self.collectors().into_iter().flat_map(Collector::collect).collect()
     }
 }
 
 fn mode(one: &ControlPlaneMigration) -> &'static str {
-    match one.spec.mode.as_str() {
-        "Forced" => "Forced",
-        "Live" => "Live",
-        _ => "Classic",
-    }
+    MODES.into_iter().find(|mode| *mode == one.spec.mode).unwrap_or("Classic")
 }
 
 fn phase(one: &ControlPlaneMigration) -> &'static str {
@@ -289,6 +301,12 @@ mod tests {
         .expect("a migration")
     }
 
+    impl MigrationGauges {
+        fn look(&self, now: Timestamp) {
+            self.update(&mut self.seen.lock().expect("a lock"), now);
+        }
+    }
+
     fn sample(gauges: &MigrationGauges, name: &str, labels: &[&str]) -> Option<i64> {
         let collectors = gauges.collectors();
         let families = collectors.into_iter().flat_map(Collector::collect);
@@ -316,7 +334,7 @@ mod tests {
         writer.apply_watcher_event(&Event::Apply(migration("two", "Classic", older)));
         let done = json!({"phase": "Succeeded", "apiOutage": {"from": at(1).to_string(), "to": at(8).to_string(), "seconds": 7}});
         writer.apply_watcher_event(&Event::Apply(migration("three", "Classic", done)));
-        gauges.update(at(100));
+        gauges.look(at(100));
         assert_eq!(sample(&gauges, "repot_migrations", &["Classic", "Running"]), Some(2));
         assert_eq!(sample(&gauges, "repot_migration_step_age_seconds", &["EtcdServes"]), Some(80));
         assert_eq!(sample(&gauges, "repot_migration_step_age_seconds", &["<invented>"]), None);
@@ -335,13 +353,13 @@ mod tests {
         let count = || gauges.durations.with_label_values(&["Live", "Succeeded"]).get_sample_count();
         // It was created and had ended before the process began.
         writer.apply_watcher_event(&Event::Apply(over("old")));
-        gauges.update(at(80));
+        gauges.look(at(80));
         assert_eq!(count(), 0);
         writer.apply_watcher_event(&Event::Apply(migration("new", "Live", json!({"phase": "Running"}))));
-        gauges.update(at(81));
+        gauges.look(at(81));
         writer.apply_watcher_event(&Event::Apply(over("new")));
-        gauges.update(at(82));
-        gauges.update(at(83));
+        gauges.look(at(82));
+        gauges.look(at(83));
         assert_eq!(count(), 1);
         assert_eq!(gauges.durations.with_label_values(&["Live", "Succeeded"]).get_sample_sum(), 60.0);
     }

@@ -20,9 +20,22 @@ const SEEDS: &str = "repot-seeds";
 const TOKEN_LIFE: &str = "48h";
 const MOUNT: &str = "/etc/garden";
 
-/// Starts the controller of the garden as its ServiceAccount, with further flags, and waits until it is ready.
-pub async fn start_in_garden(env: &TestEnv, garden: &GardenCluster, flags: &[String]) -> Result<Process> {
-    let health = format!("127.0.0.1:{}", port::reserve()?);
+/// The controllers of the garden.
+pub struct GardenControllers {
+    /// The process that runs them.
+    pub process: Process,
+    /// Where they answer `/readyz` and `/metrics`, without TLS.
+    pub port: u16,
+}
+
+/// Starts the controllers of the garden as their ServiceAccount, with further flags, and waits until they are ready.
+pub async fn start_in_garden(
+    env: &TestEnv,
+    garden: &GardenCluster,
+    flags: &[String],
+) -> Result<GardenControllers> {
+    let port = port::reserve()?;
+    let health = format!("127.0.0.1:{port}");
     let access = access(garden, SYSTEM, "repot-controllers").await?;
     let kubeconfig = access.write(env.make_dir("garden-controllers")?.join("kubeconfig"))?;
     let spec = Spec::new("garden-controllers", repot::program()?)
@@ -42,7 +55,7 @@ pub async fn start_in_garden(env: &TestEnv, garden: &GardenCluster, flags: &[Str
         Ok(())
     };
     process.ready(DEADLINE, probe).await?;
-    Ok(process)
+    Ok(GardenControllers { process, port })
 }
 
 /// Gives the controllers of a seed a way in to the garden, with further flags, and waits until they are ready again.

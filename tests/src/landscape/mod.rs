@@ -47,6 +47,7 @@ use serde_json::{Value, json};
 pub use authorities::Authorities;
 pub use cloud::Cloud;
 pub use control_plane::{ControlPlane, ControlPlaneOptions, DEADLINE};
+use controllers::GardenControllers;
 pub use dns::Dns;
 pub use garden::GardenCluster;
 pub use gardenlet::Gardenlet;
@@ -59,7 +60,6 @@ pub use shoot::ShootName;
 pub use shoot_network::ShootNetwork;
 use wide_network::WideNetwork;
 
-use crate::process::Process;
 use crate::test_env::TestEnv;
 use crate::wait::until;
 
@@ -78,8 +78,8 @@ pub struct LandscapeOptions {
 
 /// A running landscape. Everything in it ends when it is dropped.
 pub struct Landscape {
-    /// Runs the controller of the garden, when there is a garden.
-    pub controllers: Option<Mutex<Process>>,
+    /// The controllers of the garden, when there is a garden.
+    pub controllers: Option<Mutex<GardenControllers>>,
     /// The garden, when the options ask for it.
     pub garden: Option<GardenCluster>,
     /// The seeds, in the order of their names in the options.

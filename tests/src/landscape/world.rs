@@ -373,8 +373,8 @@ impl World {
     pub fn kill_controllers_of_garden(&self) -> Result<()> {
         let garden = self.landscape.controllers.as_ref().context("there is no garden")?;
         let mut garden = garden.lock();
-        garden.kill();
-        garden.restart()
+        garden.process.kill();
+        garden.process.restart()
     }
 
     /// Ends the Pods of the Shoot, for the tests after this one.

@@ -7,8 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use parking_lot::Mutex;
 use repot_tests::TestEnv;
-use repot_tests::landscape::controllers;
-use repot_tests::process::Process;
+use repot_tests::landscape::controllers::{self, GardenControllers};
 use repot_tests::wait::until;
 use serde_json::json;
 
@@ -33,21 +32,21 @@ esac
 
 /// The shared controllers of the garden run with other flags until this is dropped, however a test ends.
 struct OtherFlags<'a> {
-    shared: &'a Mutex<Process>,
-    usual: Option<Process>,
+    shared: &'a Mutex<GardenControllers>,
+    usual: Option<GardenControllers>,
 }
 
 impl<'a> OtherFlags<'a> {
     async fn start(env: &TestEnv, world: &'a World, flags: &[String]) -> Result<Self> {
         let shared = world.landscape.controllers.as_ref().context("there is no garden")?;
-        shared.lock().kill();
+        shared.lock().process.kill();
         match controllers::start_in_garden(env, garden_of(world)?, flags).await {
             Ok(other) => {
                 let usual = std::mem::replace(&mut *shared.lock(), other);
                 Ok(Self { shared, usual: Some(usual) })
             }
             Err(error) => {
-                shared.lock().restart()?;
+                shared.lock().process.restart()?;
                 Err(error)
             }
         }
@@ -58,8 +57,8 @@ impl Drop for OtherFlags<'_> {
     fn drop(&mut self) {
         let Some(mut usual) = self.usual.take() else { return };
         let mut shared = self.shared.lock();
-        shared.kill();
-        if let Err(error) = usual.restart() {
+        shared.process.kill();
+        if let Err(error) = usual.process.restart() {
             println!("failed to start the controllers of the garden: {error:#}");
         }
         *shared = usual;

@@ -49,7 +49,7 @@ pub(super) fn metrics(text: &str) -> BTreeSet<String> {
 }
 
 /// Each alert of the rules, with the text of its rules.
-fn alerts() -> BTreeMap<String, String> {
+pub(super) fn alerts() -> BTreeMap<String, String> {
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     for file in ["deploy/alerts/garden.rules.yaml", "deploy/alerts/seed.rules.yaml"] {
         for rule in read(file).split("- alert: ").skip(1) {

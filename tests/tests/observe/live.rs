@@ -1,29 +1,27 @@
 //! Everything that dashboards and alerts ask for is exported by a real run.
 //!
-//! With `RENDER_PANELS=DIR` the run goes on for `RENDER_SECONDS` (600), and one panel of each dashboard is drawn into that directory by
-//! `deploy/dashboards/render`: that is how the images of `docs/operate/dashboards.md` are made.
+//! `make panels` draws one panel of each dashboard, ten minutes of the run long.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use repot_tests::run_large;
-use repot_tests::tool;
 use repot_tests::wait::until;
-use serde_json::Value;
-use tokio::process::Command;
-use tokio::time::sleep;
 
 use super::files::metrics;
-use super::prometheus::{Prometheus, without_variables};
+use super::panels::{self, Excuse};
+use super::prometheus::Prometheus;
 use super::workload;
 use super::world::{DEADLINE, World};
 
 const DASHBOARDS: [&str; 4] = ["apiserver", "controllers", "etcd-fleet", "storage"];
 
-/// Queries of panels that have no data in this run: dashboard, panel, legend, and the situation that is missing.
-const WITHOUT_DATA: &[(&str, &str, &str, &str)] = &[
+/// How much of the run is drawn.
+const RENDER_TIME: Duration = Duration::from_secs(600);
+
+/// Queries of panels that have no data in this run.
+const WITHOUT_DATA: &[Excuse] = &[
     ("apiserver", "Rejected requests", "{{reason}}", "nobody sends more than its share"),
     ("controllers", "Failed steps", "{{flow}} {{step}}: {{reason}}", "every step succeeds"),
     (
@@ -42,74 +40,6 @@ const WITHOUT_SAMPLES: &[(&str, &str)] = &[
     ("repot_flow_steps_failed_total", "every step succeeds"),
     ("repot_encryption_key_wraps_total", "only local keys are counted, and this run has a KMS"),
 ];
-
-/// A query of a panel.
-struct Query {
-    dashboard: &'static str,
-    panel: String,
-    legend: String,
-    expr: String,
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-fn queries() -> Result<Vec<Query>> {
-    let mut all = Vec::new();
-    for dashboard in DASHBOARDS {
-        let path = root().join(format!("deploy/dashboards/{dashboard}.json"));
-        let content: Value = serde_json::from_str(&std::fs::read_to_string(&path)?)?;
-        for panel in content["panels"].as_array().context("no panels")? {
-            for target in panel["targets"].as_array().into_iter().flatten() {
-                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-                all.push(Query {
-                    dashboard,
-                    panel: text(&panel["title"]),
-                    legend: text(&target["legendFormat"]),
-                    expr: without_variables(&text(&target["expr"])),
-                });
-            }
-        }
-    }
-    Ok(all)
-}
-
-impl Query {
-    fn is_excused(&self) -> bool {
-        WITHOUT_DATA.iter().any(|(dashboard, panel, legend, _)| {
-            (*dashboard, *panel, *legend) == (self.dashboard, &*self.panel, &*self.legend)
-        })
-    }
-
-    async fn has_data(&self, prometheus: &Prometheus) -> Result<bool> {
-        Ok(prometheus.range(&self.expr).await?.iter().any(|values| !values.is_empty()))
-    }
-}
-
-/// Waits until each query has data, but for those that are excused.
-async fn all_panels_have_data(prometheus: &Prometheus) -> Result<()> {
-    let queries = queries()?;
-    ensure!(queries.len() > 70, "only {} queries", queries.len());
-    until("all panels to have data", DEADLINE, async || {
-        let mut missing = Vec::new();
-        for query in queries.iter().filter(|query| !query.is_excused()) {
-            if !query.has_data(prometheus).await? {
-                missing
-                    .push(format!("{}: {} {}: {}", query.dashboard, query.panel, query.legend, query.expr));
-            }
-        }
-        sleep(Duration::from_secs(1)).await;
-        ensure!(missing.is_empty(), "without data:\n{}", missing.join("\n"));
-        Ok(())
-    })
-    .await?;
-    for query in queries.iter().filter(|query| query.is_excused()) {
-        let (panel, legend) = (&query.panel, &query.legend);
-        ensure!(!query.has_data(prometheus).await?, "{panel} {legend} has data, and needs no excuse");
-    }
-    Ok(())
-}
 
 /// Each rule is evaluated without an error, and its metrics are there.
 async fn all_rules_have_samples(prometheus: &Prometheus) -> Result<()> {
@@ -158,27 +88,14 @@ fn panels_and_alerts_have_data_of_a_real_run() {
                 Ok(())
             })
             .await?;
-            all_panels_have_data(&prometheus).await?;
+            panels::have_data(&prometheus, &panels::queries(&DASHBOARDS)?, WITHOUT_DATA).await?;
             all_rules_have_samples(&prometheus).await?;
             nothing_is_damaged(&prometheus).await?;
-            render(&prometheus).await
+            panels::render(&prometheus, &DASHBOARDS, RENDER_TIME).await
         };
         tokio::select! {
             checked = checked => checked,
             worked = workload::run(&world) => worked.context("the workload ended"),
         }
     });
-}
-
-/// Draws panels of this run, where somebody asks for it.
-async fn render(prometheus: &Prometheus) -> Result<()> {
-    let Some(dir) = std::env::var_os("RENDER_PANELS") else { return Ok(()) };
-    let seconds = std::env::var("RENDER_SECONDS").ok().map_or(Ok(600), |text| text.parse())?;
-    sleep(Duration::from_secs(seconds)).await;
-    let python = repot_tests::binaries::testbed_dir().join("matplotlib/bin/python");
-    let mut command = Command::new(python);
-    command.arg(root().join("deploy/dashboards/render")).args(["--prometheus", prometheus.url()]);
-    command.arg("--output").arg(dir).args(["--minutes", &(seconds / 60).max(1).to_string()]);
-    print!("{}", tool::run(command, b"").await?.text()?);
-    Ok(())
 }

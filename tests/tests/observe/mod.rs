@@ -3,6 +3,8 @@
 
 mod files;
 mod live;
+mod migrations;
+mod panels;
 mod prometheus;
 mod workload;
 mod world;
