@@ -40,6 +40,7 @@ struct Seen {
     slowest: Duration,
     last_answer: Option<Instant>,
     longest_gap: Duration,
+    gap_began: Option<Timestamp>,
     /// What was acknowledged, by the name of the object.
     written: BTreeMap<String, Written>,
     /// The newest version of which each client was told.
@@ -83,15 +84,18 @@ pub struct Count {
     pub slowest: Duration,
     /// The longest time from one answer to the next, of all clients together.
     pub longest_gap: Duration,
+    /// When it began: the time of the answer before it.
+    pub gap_began: Option<Timestamp>,
 }
 
 impl Count {
     /// The numbers in one line.
     pub fn summary(&self) -> String {
-        let Self { answered, failed, repeated, slowest, longest_gap } = self;
+        let Self { answered, failed, repeated, slowest, longest_gap, gap_began } = self;
         let failed = failed.len();
+        let began = gap_began.map(|began| format!(" at {began:.3}")).unwrap_or_default();
         format!(
-            "{answered} answered, {failed} failed, {repeated} repeated, slowest {slowest:?}, longest gap {longest_gap:?}"
+            "{answered} answered, {failed} failed, {repeated} repeated, slowest {slowest:?}, longest gap {longest_gap:?}{began}"
         )
     }
 }
@@ -125,6 +129,7 @@ impl Requests {
             repeated: seen.repeated,
             slowest: seen.slowest,
             longest_gap: seen.longest_gap,
+            gap_began: seen.gap_began,
         }
     }
 
@@ -237,7 +242,10 @@ impl Seen {
         self.answered += 1;
         self.slowest = self.slowest.max(now.duration_since(begun));
         let gap = self.last_answer.map(|last| now.duration_since(last)).unwrap_or_default();
-        self.longest_gap = self.longest_gap.max(gap);
+        if gap > self.longest_gap {
+            self.longest_gap = gap;
+            self.gap_began = Timestamp::now().checked_sub(gap).ok();
+        }
         self.last_answer = Some(now);
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use repot_console::migration::Outage;
 use repot_console::text::{columns, duration, one_line};
 use repot_tests::landscape::requests::{Count, Failure};
@@ -13,7 +13,7 @@ use crate::view::View;
 
 /// A failure this much before or after a time at which requests may fail belongs to it: times of controllers are whole seconds, and
 /// clients keep a connection to the former address for a moment.
-const SLACK: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
+const SLACK: SignedDuration = SignedDuration::from_secs(2);
 /// A message is no longer than this.
 const LONGEST_MESSAGE: usize = 300;
 
@@ -69,6 +69,8 @@ pub struct RequestsReport {
     pub slowest_millis: u128,
     /// The longest time from one answer to the next, of all clients together, in milliseconds.
     pub longest_gap_millis: u128,
+    /// When that time began.
+    pub longest_gap_began: Option<Timestamp>,
     /// Failures by their kind.
     pub failures: Vec<FailureKind>,
 }
@@ -109,6 +111,10 @@ pub struct Step {
     pub name: String,
     /// State that is recorded last.
     pub state: String,
+    /// When it was started, the last time.
+    pub started: Option<Timestamp>,
+    /// When it ended, the last time.
+    pub completed: Option<Timestamp>,
     /// How long it took.
     pub seconds: Option<i64>,
     /// How often it was started.
@@ -161,6 +167,7 @@ impl RequestsReport {
             repeated: count.repeated,
             slowest_millis: count.slowest.as_millis(),
             longest_gap_millis: count.longest_gap.as_millis(),
+            longest_gap_began: count.gap_began,
             failures: kinds,
         }
     }
@@ -196,10 +203,20 @@ impl Step {
             side,
             name: step.name.clone(),
             state: step.state.clone(),
+            started: step.started,
+            completed: step.completed,
             seconds: step.seconds(),
             attempts: step.attempts,
         };
         started.map(of).collect()
+    }
+
+    /// Whether it ran at some time from `from` to `to`. Its times are whole seconds.
+    fn overlaps(&self, from: Timestamp, to: Option<Timestamp>) -> bool {
+        let second = SignedDuration::from_secs(1);
+        let ended = self.completed.and_then(|time| time.saturating_add(second).ok());
+        self.started.is_some_and(|started| to.is_none_or(|to| started <= to))
+            && ended.is_none_or(|ended| ended >= from)
     }
 }
 
@@ -239,16 +256,25 @@ impl Report {
         }
     }
 
+    /// The longest time without an answer, and what ran then.
+    fn gap_text(&self) -> String {
+        let RequestsReport { longest_gap_millis: millis, longest_gap_began: began, .. } = &self.requests;
+        let mut text = format!("{millis} ms from one answer to the next");
+        let Some(began) = *began else { return text };
+        let _ = write!(text, ", from {began:.3}");
+        let length = SignedDuration::from_millis(i64::try_from(*millis).unwrap_or(i64::MAX));
+        let running =
+            self.steps.iter().filter(|step| step.overlaps(began, began.saturating_add(length).ok()));
+        let running: Vec<String> = running.map(|step| format!("{} {}", step.side, step.name)).collect();
+        match running.is_empty() {
+            true => text + " (no step ran)",
+            false => text + &format!(" ({})", running.join(", ")),
+        }
+    }
+
     fn requests_text(&self) -> String {
-        let RequestsReport {
-            answered,
-            failed,
-            failed_wrongly,
-            repeated,
-            slowest_millis,
-            longest_gap_millis,
-            ..
-        } = &self.requests;
+        let RequestsReport { answered, failed, failed_wrongly, repeated, slowest_millis, .. } =
+            &self.requests;
         let outage = self.api_outage.as_ref().map_or_else(
             || "none".to_owned(),
             |outage| outage.seconds.map_or_else(|| "has not ended".to_owned(), duration),
@@ -258,7 +284,7 @@ impl Report {
             ("Requests failed", format!("{failed}, {failed_wrongly} of them wrongly")),
             ("Repeated as asked", repeated.to_string()),
             ("Slowest answer", format!("{slowest_millis} ms")),
-            ("Longest gap", format!("{longest_gap_millis} ms from one answer to the next")),
+            ("Longest gap", self.gap_text()),
             ("API outage", outage),
             ("This machine", self.machine.text()),
         ];

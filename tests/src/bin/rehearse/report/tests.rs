@@ -22,6 +22,19 @@ fn count() -> Count {
         repeated: 3,
         slowest: Duration::from_millis(80),
         longest_gap: Duration::from_millis(7250),
+        gap_began: Some(time(11)),
+    }
+}
+
+fn step(name: &str, started: i64, completed: Option<i64>) -> Step {
+    Step {
+        side: "destination",
+        name: name.to_owned(),
+        state: "Succeeded".to_owned(),
+        started: Some(time(started)),
+        completed: completed.map(time),
+        seconds: completed.map(|completed| completed - started),
+        attempts: 1,
     }
 }
 
@@ -42,7 +55,11 @@ fn report(failures: &[Failure]) -> Report {
         requests,
         windows,
         api_outage: Some(Outage { from: time(10), to: Some(time(17)), seconds: Some(7) }),
-        steps: Vec::new(),
+        steps: vec![
+            step("ApiStopped", 2, Some(8)),
+            step("EtcdServes", 9, Some(15)),
+            step("ApiServes", 20, None),
+        ],
         checks,
         not_proved: vec!["real networks".to_owned()],
     }
@@ -80,7 +97,7 @@ Requests answered  900
 Requests failed    1, 0 of them wrongly
 Repeated as asked  3
 Slowest answer     80 ms
-Longest gap        7250 ms from one answer to the next
+Longest gap        7250 ms from one answer to the next, from 2027-01-15T08:00:11.000Z (destination EtcdServes)
 API outage         7s
 This machine       2 cores, load average up to 18.2
   no connection: 1, 0 of them wrongly; the first at 2027-01-15T08:00:13Z: no connection at 12 [31m
