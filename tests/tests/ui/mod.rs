@@ -3,7 +3,7 @@
 //! `tests/browser/build` installs Chromium and the Node.js packages that drive it. `UPDATE_GOLDENS=1` renews the positions that are
 //! compared, and `PAGE_PICTURES=DIRECTORY` writes the pictures of docs/operate/web-page.md.
 
-use std::{path::Path, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use repot_api::names::{MIGRATION_GROUP, V1ALPHA1};
@@ -19,6 +19,8 @@ use tokio::{process::Command, time::timeout};
 
 /// All that happens in the browser takes a minute or two.
 const BROWSER_DEADLINE: Duration = Duration::from_secs(600);
+/// What the program may have resident before a garden as large as it shows.
+const MOST_MIB: u64 = 384;
 const BROWSER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/browser");
 
 /// Starts the page for a kubeconfig; its URL is the link with the token.
@@ -72,6 +74,23 @@ fn page_shows_and_steers_a_garden_with_a_thousand_shoots() {
         let (garden, _apiserver) = garden(env).await?;
         let page = page(env, garden.kubeconfig()).await?;
         script("page.mjs", garden.kubeconfig(), &page, &["1000"]).await
+    });
+}
+
+/// As many objects of two kinds as the program keeps (`MOST_OBJECTS` in `console/src/ui/state/mod.rs`).
+#[test]
+#[ignore = "minutes, in make soak"]
+fn twenty_thousand_shoots_and_as_many_migrations_fit_into_little_memory() {
+    run_large(async |env| {
+        let (garden, _apiserver) = garden(env).await?;
+        let mut page = page(env, garden.kubeconfig()).await?;
+        script("memory.mjs", garden.kubeconfig(), &page, &["20000", "8"]).await?;
+        let status = fs::read_to_string(format!("/proc/{}/status", page.process().pid()))?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+        let kib: u64 = peak.trim().trim_end_matches(" kB").trim().parse()?;
+        println!("at most {} MiB were resident", kib >> 10);
+        ensure!(kib >> 10 <= MOST_MIB, "{} MiB were resident", kib >> 10);
+        Ok(())
     });
 }
 
