@@ -4,8 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use repot_console::{difference, migration::Migration};
-use repot_controllers::history;
+use repot_console::{difference, history, migration::Migration};
 
 use crate::operate::{self, ConnectionFlags, evidence, print};
 
@@ -84,7 +83,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
 async fn show(shoot: &str, place: &ConnectionFlags, output: Output, keys: usize) -> anyhow::Result<ExitCode> {
     let place = place.connect().await?;
     let namespace = &place.namespace;
-    let found = history::read(place.garden.client(), namespace, shoot).await;
+    let found = history::read(&place.garden, namespace, shoot).await;
     let found = found.with_context(|| format!("failed to read the migrations of {namespace}"))?;
     print(&match output {
         Output::Json => serde_json::to_string_pretty(&found)? + "\n",

@@ -7,6 +7,7 @@ use std::{
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use kube::Client;
+use repot_console::text::one_line;
 use repot_controllers::isolation::bulk::{Bulk, Key, Memory, Progress, Seen, ZoneTask};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -16,6 +17,8 @@ use crate::{garden::GardenFlags, run::stop_on_signals};
 /// Some Shoots are not done.
 const NOT_DONE: u8 = 3;
 const LOOK: Duration = Duration::from_secs(2);
+/// How long the garden may take to answer.
+const LIMIT: Duration = Duration::from_secs(60);
 /// How often the garden may not be read, one time after the other.
 const READ_FAILURES: u32 = 15;
 
@@ -129,8 +132,14 @@ struct Work {
 
 impl Work {
     async fn read(&self) -> anyhow::Result<Seen> {
-        let seen = self.bulk.read(&self.garden, self.namespace.as_deref(), &self.selector).await;
+        let seen = self.bulk.read(&self.garden, self.namespace.as_deref(), &self.selector);
+        let seen = tokio::time::timeout(LIMIT, seen).await.context("the garden does not answer")?;
         seen.context("failed to read the Shoots")
+    }
+
+    /// Writes the annotation of a Shoot; the answer is why it is refused. Without one the next look tells whether it was written.
+    async fn begin(&self, seen: &Seen, key: &Key) -> Option<String> {
+        tokio::time::timeout(LIMIT, self.bulk.begin(&self.garden, seen, key)).await.unwrap_or_default()
     }
 
     /// Until all are done, or none begins any more and none is on its way, or a signal, or a time.
@@ -152,7 +161,7 @@ impl Work {
                     }
                     let all = latest.insert(all);
                     for key in next.into_iter().take_while(|_| !stop.is_cancelled()) {
-                        let refused = self.bulk.begin(&self.garden, &seen, &key).await;
+                        let refused = self.begin(&seen, &key).await;
                         all.insert(key.clone(), begun(refused.as_ref()));
                         memory.refused.extend(refused.map(|why| (key, why)));
                     }
@@ -192,7 +201,7 @@ fn tell(all: &BTreeMap<Key, Progress>, told: Option<&BTreeMap<Key, Progress>>) {
     for (key, progress) in all {
         let is_new = told.and_then(|told| told.get(key)) != Some(progress);
         if is_new && !matches!(progress, Progress::Waiting | Progress::Elsewhere) {
-            eprintln!("{done}/{} {}/{} {}", all.len(), key.0, key.1, words(progress));
+            eprintln!("{done}/{} {}/{} {}", all.len(), key.0, key.1, one_line(&words(progress)));
         }
     }
 }
@@ -214,7 +223,7 @@ fn text(all: &BTreeMap<Key, Progress>) -> String {
     let mut text = String::new();
     for ((namespace, name), progress) in all {
         let shoot = format!("{namespace}/{name}");
-        let _ = writeln!(text, "{shoot:width$}  {}", words(progress));
+        let _ = writeln!(text, "{shoot:width$}  {}", one_line(&words(progress)));
     }
     let done = all.values().filter(|one| **one == Progress::Done).count();
     let used = all.values().filter(|one| **one != Progress::Elsewhere).count();

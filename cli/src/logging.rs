@@ -6,17 +6,15 @@ use clap::{Args, ValueEnum};
 use repot_telemetry::TraceLayer;
 use tracing_subscriber::{EnvFilter, Layer, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
+const LEVEL: &str = "info,fjall=warn,lsm_tree=warn";
+/// What is logged of requests and watches that fail.
+const REQUESTS: &str = ",kube_client::client::builder=off,kube_runtime=off,repot_webhook::facts=off";
+
 /// Flags for what is logged, and in which form.
 #[derive(Args)]
 pub struct Flags {
     /// What to log: a level, or directives such as `info,repot_storage=debug`
-    #[arg(
-        long,
-        global = true,
-        default_value = "info,fjall=warn,lsm_tree=warn",
-        env = "REPOT_LOG",
-        value_name = "FILTER"
-    )]
+    #[arg(long, global = true, default_value = LEVEL, env = "REPOT_LOG", value_name = "FILTER")]
     log_level: String,
     /// Form of log lines; auto is human on a terminal and json elsewhere
     #[arg(long, global = true, value_enum, default_value_t = Format::Auto)]
@@ -31,9 +29,11 @@ enum Format {
 }
 
 impl Flags {
-    /// Leaves out what the client of kube-apiserver logs of requests that fail: for commands that tell that themselves.
+    /// Leaves out requests that fail, unless somebody chose what is logged: for commands that tell of failures themselves.
     pub fn without_requests(&mut self) {
-        self.log_level.push_str(",kube_client::client::builder=off");
+        if self.log_level == LEVEL {
+            self.log_level.push_str(REQUESTS);
+        }
     }
 }
 

@@ -84,6 +84,19 @@ enum Role {
 }
 
 impl Role {
+    /// Whether this runs until it is stopped. All others are commands, which end and say themselves what failed.
+    fn is_server(&self) -> bool {
+        matches!(
+            self,
+            Self::Dev(_)
+                | Self::Apiserver(_)
+                | Self::Webhook(_)
+                | Self::EtcdAgent(_)
+                | Self::Controllers(_)
+                | Self::WatchdogProxy(_)
+        )
+    }
+
     /// What is traced, and the layer that traces it.
     fn traces(&self) -> anyhow::Result<(traces::Traces, Option<repot_telemetry::TraceLayer>)> {
         match self {
@@ -107,7 +120,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if matches!(cli.role, Role::Etcd(_) | Role::Doctor(_)) {
+    if !cli.role.is_server() {
         cli.logging.without_requests();
     }
     logging::install(&cli.logging, layer);

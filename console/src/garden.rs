@@ -1,139 +1,63 @@
-//! Reads and writes of the garden, with the rights of the user.
+//! Shoots and migrations of the garden, with the rights of the user.
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Event;
-use kube::{
-    Api, Client,
-    api::{ListParams, Patch, PatchParams, PostParams},
-    core::{DynamicObject, GroupVersionKind},
-    discovery::ApiResource,
-};
-use repot_api::names::CORE_GROUP;
+use kube::{Client, api::ListParams};
 use repot_controllers::migration::api::ControlPlaneMigration;
 use serde_json::Value;
 
-use crate::{migration::Migration, text::one_line};
+pub use crate::objects::{Error, Result};
+use crate::{
+    migration::Migration,
+    objects::{CONTROL_PLANE_MIGRATION, EVENT, Kind, Objects, SHOOT, SHOOT_STATE},
+};
 
-/// Objects that are read with one request.
-const PAGE: u32 = 500;
-/// Most migrations that are read at once. Older ones than these may be missing then.
-pub const MOST_MIGRATIONS: usize = 20_000;
-/// Most objects of another kind that are read at once.
+/// Most objects that are read at once. Where there are more, nobody knows which of them are missing, so that is an error.
 pub const MOST_OBJECTS: usize = 50_000;
 /// Most Events of one object that are read.
-pub const MOST_EVENTS: u32 = 2000;
+pub const MOST_EVENTS: usize = 2000;
 /// How long one request may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The garden cannot be read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The API server refuses, in its own words.
-    #[error("failed to {what}: {message} (HTTP {code})")]
-    Refused {
-        /// What was tried.
-        what: String,
-        /// What the server says.
-        message: String,
-        /// Status code of HTTP.
-        code: u16,
-    },
-    /// The API server does not answer, or not as it should.
-    #[error("failed to {what}")]
-    Request {
-        /// What was tried.
-        what: String,
-        /// Why it failed.
-        #[source]
-        source: Box<kube::Error>,
-    },
-    /// No answer came in time.
-    #[error("failed to {what}: no answer within {} s", LIMIT.as_secs())]
-    Late {
-        /// What was tried.
-        what: String,
-    },
-    /// There is no such migration.
-    #[error("{0}")]
-    Missing(String),
-}
-
-impl Error {
-    fn new(what: &str, source: kube::Error) -> Self {
-        let what = what.to_owned();
-        match source {
-            kube::Error::Api(status) => {
-                Self::Refused { what, message: one_line(&status.message), code: status.code }
-            }
-            source => Self::Request { what, source: Box::new(source) },
-        }
-    }
-
-    /// Whether the server does not know the kind, or has no such object.
-    #[must_use]
-    pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Refused { code: 404, .. } | Self::Missing(_))
-    }
-}
-
-/// Result of a read or write of the garden.
-pub type Result<T> = std::result::Result<T, Error>;
-
 /// The cluster with Shoots and ControlPlaneMigrations.
 #[derive(Clone)]
-pub struct Garden(Client);
+pub struct Garden(Objects);
 
 impl Garden {
     /// With the rights of this client.
     #[must_use]
     pub fn new(client: Client) -> Self {
-        Self(client)
+        Self(Objects::new(client, LIMIT))
     }
 
-    /// The client.
+    /// The client that requests go through.
     #[must_use]
     pub fn client(&self) -> &Client {
-        &self.0
+        self.0.client()
     }
 
     /// Migrations of all namespaces or of one, of all Shoots or of one, the oldest first.
     ///
     /// # Errors
-    /// Those of the API server, also where it does not serve the kind.
+    /// Those of the API server, also where it does not serve the kind; [`Error::Cut`].
     pub async fn migrations(&self, namespace: Option<&str>, shoot: Option<&str>) -> Result<Vec<Migration>> {
-        let mut found: Vec<Migration> =
-            self.objects(namespace, shoot).await?.iter().map(Migration::new).collect();
+        let objects = self.objects(namespace, shoot).await?;
+        let mut found: Vec<Migration> = objects.iter().map(Migration::new).collect();
         found.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
         Ok(found)
     }
 
-    /// The same as objects, in no order.
-    ///
-    /// # Errors
-    /// Those of the API server.
-    pub async fn objects(
+    pub(crate) async fn objects(
         &self,
         namespace: Option<&str>,
         shoot: Option<&str>,
     ) -> Result<Vec<ControlPlaneMigration>> {
-        let api: Api<ControlPlaneMigration> = match namespace {
-            Some(namespace) => Api::namespaced(self.0.clone(), namespace),
-            None => Api::all(self.0.clone()),
+        let params = match shoot {
+            Some(shoot) => ListParams::default().fields(&format!("spec.shootRef.name={shoot}")),
+            None => ListParams::default(),
         };
-        let mut params = ListParams::default().limit(PAGE);
-        if let Some(shoot) = shoot {
-            params = params.fields(&format!("spec.shootRef.name={shoot}"));
-        }
-        let mut found = Vec::new();
-        loop {
-            let page = within("list ControlPlaneMigrations", api.list(&params)).await?;
-            found.extend(page.items);
-            match page.metadata.continue_.filter(|token| !token.is_empty() && found.len() < MOST_MIGRATIONS) {
-                Some(token) => params = params.continue_token(&token),
-                None => return Ok(found),
-            }
-        }
+        let found = self.0.list(&CONTROL_PLANE_MIGRATION, namespace, params, MOST_OBJECTS).await?;
+        found.whole(&CONTROL_PLANE_MIGRATION, MOST_OBJECTS)?.into_iter().map(typed).collect()
     }
 
     /// A migration by its name.
@@ -141,10 +65,7 @@ impl Garden {
     /// # Errors
     /// Those of the API server, or that there is none.
     pub async fn migration(&self, namespace: &str, name: &str) -> Result<ControlPlaneMigration> {
-        let api = Api::<ControlPlaneMigration>::namespaced(self.0.clone(), namespace);
-        let what = format!("read ControlPlaneMigration {namespace}/{name}");
-        let missing = || Error::Missing(format!("there is no ControlPlaneMigration {namespace}/{name}"));
-        within(&what, api.get_opt(name)).await?.ok_or_else(missing)
+        typed(self.0.require(&CONTROL_PLANE_MIGRATION, namespace, name).await?)
     }
 
     /// The migration of a Shoot that was created last.
@@ -153,7 +74,7 @@ impl Garden {
     /// Those of the API server, or that there is none.
     pub async fn newest(&self, namespace: &str, shoot: &str) -> Result<ControlPlaneMigration> {
         let all = self.objects(Some(namespace), Some(shoot)).await?;
-        let missing = || Error::Missing(format!("Shoot {namespace}/{shoot} has no ControlPlaneMigration"));
+        let missing = || Error::Missing(format!("ControlPlaneMigration of Shoot {namespace}/{shoot}"));
         let key = |one: &ControlPlaneMigration| {
             (one.metadata.creation_timestamp.as_ref().map(|time| time.0), one.metadata.name.clone())
         };
@@ -170,9 +91,8 @@ impl Garden {
         migration: &ControlPlaneMigration,
         dry_run: bool,
     ) -> Result<ControlPlaneMigration> {
-        let api = Api::<ControlPlaneMigration>::namespaced(self.0.clone(), namespace);
-        let params = PostParams { dry_run, ..PostParams::default() };
-        within("create a ControlPlaneMigration", api.create(&params, migration)).await
+        let object = serde_json::to_value(migration).map_err(|error| Error::form(&error))?;
+        typed(self.0.create(&CONTROL_PLANE_MIGRATION, Some(namespace), &object, dry_run).await?)
     }
 
     /// Merges a patch into a migration.
@@ -180,9 +100,7 @@ impl Garden {
     /// # Errors
     /// Those of the API server, such as those of its webhooks.
     pub async fn patch(&self, namespace: &str, name: &str, patch: &Value) -> Result<()> {
-        let api = Api::<ControlPlaneMigration>::namespaced(self.0.clone(), namespace);
-        let what = format!("change ControlPlaneMigration {namespace}/{name}");
-        within(&what, api.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await.map(drop)
+        self.0.merge(&CONTROL_PLANE_MIGRATION, namespace, name, patch).await
     }
 
     /// The Events about an object, in no order; [`MOST_EVENTS`] at most.
@@ -190,71 +108,41 @@ impl Garden {
     /// # Errors
     /// Those of the API server.
     pub async fn events(&self, namespace: &str, uid: &str) -> Result<Vec<Value>> {
-        let api = Api::<Event>::namespaced(self.0.clone(), namespace);
-        let params = ListParams::default().fields(&format!("involvedObject.uid={uid}")).limit(MOST_EVENTS);
-        let found = match within("list Events", api.list(&params)).await {
+        let params = ListParams::default().fields(&format!("involvedObject.uid={uid}"));
+        match self.0.list(&EVENT, Some(namespace), params, MOST_EVENTS).await {
+            Ok(found) => Ok(found.items),
             // A server without kube-apiserver in front has none.
-            Err(error) if error.is_not_found() => return Ok(Vec::new()),
-            found => found?,
-        };
-        Ok(found.items.iter().filter_map(|event| serde_json::to_value(event).ok()).collect())
+            Err(Error::NotServed { .. }) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
     }
 
-    /// A Shoot as it is stored; `None` where there is none.
+    /// A Shoot as it is stored; `None` where there is none, also where Shoots are not served.
     ///
     /// # Errors
     /// Those of the API server.
     pub async fn shoot(&self, namespace: &str, name: &str) -> Result<Option<Value>> {
-        self.read(CORE_GROUP, "v1beta1", "Shoot", Some(namespace), name).await
+        self.0.get(&SHOOT, Some(namespace), name).await
     }
 
-    /// All objects of a kind of Gardener's core group with these labels, page by page. Most of them are [`MOST_OBJECTS`].
-    ///
-    /// # Errors
-    /// Those of the API server, also where it does not serve the kind.
-    pub async fn list(&self, kind: &str, namespace: Option<&str>, labels: &str) -> Result<Vec<Value>> {
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(CORE_GROUP, "v1beta1", kind));
-        let api: Api<DynamicObject> = match namespace {
-            Some(namespace) => Api::namespaced_with(self.0.clone(), namespace, &resource),
-            None => Api::all_with(self.0.clone(), &resource),
-        };
-        let mut params = ListParams::default().limit(PAGE).labels(labels);
-        let mut found = Vec::new();
-        loop {
-            let page = within(&format!("list {kind}s"), api.list(&params)).await?;
-            found.extend(page.items.into_iter().filter_map(|object| serde_json::to_value(object).ok()));
-            match page.metadata.continue_.filter(|token| !token.is_empty() && found.len() < MOST_OBJECTS) {
-                Some(token) => params = params.continue_token(&token),
-                None => return Ok(found),
-            }
-        }
-    }
-
-    /// Any object; `None` where there is none, also where its kind is not served.
+    /// The ShootState of a Shoot; `None` where there is none, also where ShootStates are not served.
     ///
     /// # Errors
     /// Those of the API server.
-    pub async fn read(
-        &self,
-        group: &str,
-        version: &str,
-        kind: &str,
-        namespace: Option<&str>,
-        name: &str,
-    ) -> Result<Option<Value>> {
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-        let api: Api<DynamicObject> = match namespace {
-            Some(namespace) => Api::namespaced_with(self.0.clone(), namespace, &resource),
-            None => Api::all_with(self.0.clone(), &resource),
-        };
-        let found = within(&format!("read {kind} {name}"), api.get_opt(name)).await?;
-        Ok(found.and_then(|object| serde_json::to_value(object).ok()))
+    pub async fn shoot_state(&self, namespace: &str, shoot: &str) -> Result<Option<Value>> {
+        self.0.get(&SHOOT_STATE, Some(namespace), shoot).await
+    }
+
+    /// All objects of a kind with these labels.
+    ///
+    /// # Errors
+    /// Those of the API server; [`Error::Cut`].
+    pub async fn list(&self, kind: &Kind, labels: &str) -> Result<Vec<Value>> {
+        let params = ListParams::default().labels(labels);
+        self.0.list(kind, None, params, MOST_OBJECTS).await?.whole(kind, MOST_OBJECTS)
     }
 }
 
-async fn within<T>(what: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T> {
-    match tokio::time::timeout(LIMIT, request).await {
-        Ok(answer) => answer.map_err(|source| Error::new(what, source)),
-        Err(_) => Err(Error::Late { what: what.to_owned() }),
-    }
+fn typed(object: Value) -> Result<ControlPlaneMigration> {
+    serde_json::from_value(object).map_err(|error| Error::form(&error))
 }

@@ -66,6 +66,8 @@ pub struct Migration {
     pub retry: i64,
     /// `spec.forceShrinkEtcd`.
     pub force_shrink_etcd: bool,
+    /// Whether members of the source left before the destination served, as `spec.forceShrinkEtcd` asked for.
+    pub shrunk: bool,
     /// How long a step may take, as a duration such as `10m`.
     pub step_timeout: Option<String>,
     /// When the point of no return was started.
@@ -175,6 +177,7 @@ impl Migration {
             abort: spec.abort.clone(),
             retry: spec.retry.unwrap_or_default(),
             force_shrink_etcd: spec.force_shrink_etcd == Some(true),
+            shrunk: Side::ALL.iter().any(|side| status[side.name()]["shrunk"] == true),
             step_timeout: spec.step_timeout.clone(),
             point_of_no_return: time(&status, "pointOfNoReturn"),
             api_outage: outage(&status["apiOutage"]),

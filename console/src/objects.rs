@@ -5,12 +5,14 @@ use std::time::Duration;
 use http::{HeaderMap, Request};
 use kube::{
     Api, Client,
-    api::{ListParams, PostParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
     core::{DynamicObject, GroupVersionKind},
     discovery::ApiResource,
 };
 use repot_api::names::{CORE_GROUP, DRUID_GROUP, MIGRATION_GROUP, V1ALPHA1};
 use serde_json::Value;
+
+use crate::text::one_line;
 
 /// Objects that are read with one request.
 const PAGE: usize = 500;
@@ -76,6 +78,10 @@ pub const CONTROL_PLANE_MIGRATION: Kind =
 pub const ZONE_ISOLATION: Kind = Kind::new(MIGRATION_GROUP, V1ALPHA1, "ZoneIsolation", "zoneisolations");
 /// A seed of the garden.
 pub const SEED: Kind = Kind::new(CORE_GROUP, "v1beta1", "Seed", "seeds");
+/// An Event about an object.
+pub const EVENT: Kind = Kind::new("", "v1", "Event", "events");
+/// What has to survive the move of a Shoot.
+pub const SHOOT_STATE: Kind = Kind::new(CORE_GROUP, "v1beta1", "ShootState", "shootstates");
 /// A Shoot of the garden.
 pub const SHOOT: Kind = Kind::new(CORE_GROUP, "v1beta1", "Shoot", "shoots");
 
@@ -127,6 +133,37 @@ pub enum Error {
     /// There is no such object.
     #[error("there is no {0}")]
     Missing(String),
+    /// There are more objects than are read.
+    #[error("there are more than {most} {plural}; name a namespace, or labels")]
+    Cut {
+        /// Name of the resource.
+        plural: &'static str,
+        /// How many are read.
+        most: usize,
+    },
+}
+
+impl Error {
+    /// An object that has another form than its kind.
+    pub(crate) fn form(error: &serde_json::Error) -> Self {
+        Self::Request { what: "failed to read an object".to_owned(), message: error.to_string() }
+    }
+
+    /// Whether the same request may have another answer in a moment.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Late { .. } | Self::Request { .. } => true,
+            Self::Refused { code, .. } => *code == 429 || *code >= 500,
+            Self::Forbidden { .. } | Self::NotServed { .. } | Self::Missing(_) | Self::Cut { .. } => false,
+        }
+    }
+
+    /// Whether somebody else has written the object since it was read.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Refused { code: 409, .. })
+    }
 }
 
 /// Result of a read or write of objects.
@@ -139,6 +176,16 @@ pub struct Listed {
     pub items: Vec<Value>,
     /// Whether there are more than were asked for.
     pub is_cut: bool,
+}
+
+impl Listed {
+    /// All objects of the kind.
+    ///
+    /// # Errors
+    /// [`Error::Cut`] where there are more.
+    pub fn whole(self, kind: &Kind, most: usize) -> Result<Vec<Value>> {
+        if self.is_cut { Err(Error::Cut { plural: kind.plural, most }) } else { Ok(self.items) }
+    }
 }
 
 /// The objects of a cluster.
@@ -201,7 +248,8 @@ impl Objects {
     /// # Errors
     /// [`Error`], but not that the object is missing.
     pub async fn get(&self, kind: &Kind, namespace: Option<&str>, name: &str) -> Result<Option<Value>> {
-        let what = format!("failed to read {} {name}", kind.kind);
+        let place = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        let what = format!("failed to read {} {place}{name}", kind.kind);
         let api = self.api(kind, namespace);
         let found = self.within(&what, kind, false, api.get_opt(name)).await?;
         Ok(found.and_then(|one| serde_json::to_value(one).ok()))
@@ -237,6 +285,20 @@ impl Objects {
         serde_json::to_value(made).map_err(|error| refused(error.to_string()))
     }
 
+    /// Merges a patch into an object.
+    ///
+    /// # Errors
+    /// [`Error`], such as what a webhook says.
+    pub async fn merge(&self, kind: &Kind, namespace: &str, name: &str, patch: &Value) -> Result<()> {
+        let what = format!("failed to change {} {namespace}/{name}", kind.kind);
+        let (params, patch) = (
+            PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() },
+            Patch::Merge(patch),
+        );
+        let api = self.api(kind, Some(namespace));
+        self.within(&what, kind, false, api.patch(name, &params, &patch)).await.map(drop)
+    }
+
     /// The JSON at a path of the API server, and the headers of the answer; `accept` is the media type that is asked for.
     ///
     /// # Errors
@@ -258,7 +320,7 @@ impl Objects {
         if !head.status.is_success() {
             let message = value.as_ref().and_then(|status| status.get("message")?.as_str());
             let message = message.unwrap_or_else(|| head.status.canonical_reason().unwrap_or_default());
-            return Err(refused(&what, path, head.status.as_u16(), message.to_owned(), true));
+            return Err(refused(&what, path, head.status.as_u16(), message, true));
         }
         let value = value.ok_or_else(|| failed("the answer is no JSON".to_owned()))?;
         Ok((head.headers, value))
@@ -276,7 +338,7 @@ impl Objects {
             Ok(Err(kube::Error::Api(status))) => {
                 let name = format!("{}.{}", kind.plural, kind.group);
                 let name = name.trim_end_matches('.');
-                Err(refused(what, name, status.code, status.message.clone(), is_collection))
+                Err(refused(what, name, status.code, &status.message, is_collection))
             }
             Ok(Err(error)) => Err(Error::Request { what: what.to_owned(), message: message(&error) }),
             Err(_) => Err(Error::Late { what: what.to_owned(), limit: self.limit }),
@@ -285,8 +347,9 @@ impl Objects {
 }
 
 /// What an answer of this code means. A collection is always there, unless its kind is not served.
-fn refused(what: &str, kind: &str, code: u16, message: String, is_collection: bool) -> Error {
-    let what = what.to_owned();
+fn refused(what: &str, kind: &str, code: u16, message: &str, is_collection: bool) -> Error {
+    // Webhooks of others write messages, and quote what others have stored.
+    let (what, message) = (what.to_owned(), one_line(message));
     match code {
         401 | 403 => Error::Forbidden { what, message },
         404 if is_collection => Error::NotServed { what, kind: kind.to_owned() },
@@ -313,7 +376,7 @@ async fn read_up_to(body: kube::client::Body, most: usize) -> std::result::Resul
 #[must_use]
 pub fn message(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) => status.message.clone(),
+        kube::Error::Api(status) => one_line(&status.message),
         error => causes(error),
     }
 }
@@ -330,7 +393,7 @@ pub fn causes(error: &dyn std::error::Error) -> String {
         }
         source = cause.source();
     }
-    text
+    one_line(&text)
 }
 
 #[cfg(test)]
@@ -345,10 +408,11 @@ mod tests {
 
     #[test]
     fn missing_collection_is_a_kind_that_is_not_served() {
-        let of = |code, is_collection| refused("w", "etcds", code, "m".to_owned(), is_collection);
+        let of = |code, is_collection| refused("w", "etcds", code, "m\u{1b}[2J", is_collection);
         assert!(matches!(of(403, true), Error::Forbidden { .. }));
         assert!(matches!(of(404, true), Error::NotServed { .. }));
         assert!(matches!(of(404, false), Error::Refused { code: 404, .. }));
         assert_eq!(of(404, true).to_string(), "w: the API server does not serve etcds");
+        assert!(!of(422, false).to_string().contains('\u{1b}'));
     }
 }

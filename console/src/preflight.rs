@@ -17,7 +17,11 @@ use repot_webhook::{
 };
 use serde_json::{Value, json};
 
+use crate::text::one_line;
+
 const SYNC_DEADLINE: Duration = Duration::from_secs(60);
+/// How long one request to the garden may take.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 
 /// There is no answer.
@@ -43,6 +47,12 @@ pub enum Error {
     /// The garden cannot be asked.
     #[error(transparent)]
     Garden(#[from] garden::Error),
+    /// The garden does not answer.
+    #[error("{server} does not answer within {} s", ANSWER_DEADLINE.as_secs())]
+    Late {
+        /// Which.
+        server: String,
+    },
 }
 
 /// Asks the rules, and the garden where there is one.
@@ -57,7 +67,7 @@ pub async fn ask(
 ) -> Result<Answer, Error> {
     let server = garden.map_or("the directory of facts", Garden::server);
     if let Some(garden) = garden {
-        garden.check_access().await?;
+        in_time(server, garden.check_access()).await?;
     }
     wait_for_facts(world, server).await?;
     let question = |binding| preflight::change(shoot, to, live, binding);
@@ -65,10 +75,18 @@ pub async fn ask(
     let facts = facts.map_err(|source| Error::Facts { server: server.to_owned(), source })?;
     let change = question(facts.binding);
     let dry_run = match garden {
-        Some(garden) => Some(garden.dry_run(&change).await?),
+        Some(garden) => Some(in_time(server, garden.dry_run(&change)).await?),
         None => None,
     };
     Ok(Answer::new(change, &facts, dry_run))
+}
+
+async fn in_time<T>(
+    server: &str,
+    answer: impl Future<Output = Result<T, garden::Error>>,
+) -> Result<T, Error> {
+    let late = |_| Error::Late { server: server.to_owned() };
+    Ok(tokio::time::timeout(ANSWER_DEADLINE, answer).await.map_err(late)??)
 }
 
 async fn wait_for_facts(world: &World, server: &str) -> Result<(), Error> {
@@ -150,13 +168,13 @@ impl Answer {
             text.push_str(&format!(
                 "  {mark}  {}: {} ({})\n",
                 finding.field,
-                finding.message(),
+                one_line(&finding.message()),
                 finding.rule
             ));
         }
         if let Some(dry_run) = &self.dry_run {
             let (verdict, message) = described(dry_run);
-            let message = message.map(|message| format!(": {message}")).unwrap_or_default();
+            let message = message.map(|message| format!(": {}", one_line(message))).unwrap_or_default();
             let advice = dry_run.advice().map(|advice| format!("; {advice}")).unwrap_or_default();
             text.push_str(&format!("API server (dry run): {verdict}{message}{advice}\n"));
         }

@@ -1,7 +1,10 @@
 //! What a migration will do, before anybody has asked for it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io::Write};
 
+use repot_controllers::migration::destination::bindings::{
+    API_SERVER_ADDRESS, BindingError, MEMBER_NAME_PREFIX, SEED_NAME, SeedFacts, declared, fill,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -12,8 +15,6 @@ use crate::{
     text::{bytes, columns, duration, one_line},
 };
 
-/// The annotation with the bindings of a carried object.
-const BINDINGS: &str = "migration.gardener.cloud/bindings";
 /// Most bindings that are shown.
 const MOST_BINDINGS: usize = 200;
 
@@ -102,8 +103,10 @@ pub struct Binding {
     pub pointer: String,
     /// The template.
     pub template: String,
-    /// What it will be; `None` where only the destination knows.
+    /// What it will be, where that is known.
     pub value: Option<String>,
+    /// Why it is not known.
+    pub unknown: Option<String>,
 }
 
 impl Preview {
@@ -253,36 +256,69 @@ fn carried(state: &Value, destination: &str) -> Carried {
     let part = |name: &str| state["spec"][name].as_array().map_or(&[][..], Vec::as_slice);
     let parts = ["gardener", "extensions", "resources"];
     let entries = parts.into_iter().map(|name| (name, part(name).len())).collect();
-    let bindings = part("resources").iter().flat_map(|entry| bindings(entry, destination));
-    Carried {
-        bytes: u64::try_from(state.to_string().len()).unwrap_or(u64::MAX),
-        entries,
-        bindings: bindings.take(MOST_BINDINGS).collect(),
+    let bindings = part("resources").iter().flat_map(|entry| bindings_of(entry, destination));
+    let mut size = Size(0);
+    // Counting does not fail.
+    let _ = serde_json::to_writer(&mut size, state);
+    Carried { bytes: size.0, entries, bindings: bindings.take(MOST_BINDINGS).collect() }
+}
+
+/// Counts bytes, and keeps none: a ShootState may be large.
+struct Size(u64);
+
+impl Write for Size {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 = self.0.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
-fn bindings(entry: &Value, destination: &str) -> Vec<Binding> {
-    let annotations = entry.pointer("/data/metadata/annotations");
-    let declared = annotations.and_then(|all| all.get(BINDINGS)?.as_str());
-    let declared = declared.and_then(|text| serde_json::from_str::<BTreeMap<String, String>>(text).ok());
+/// The bindings of a carried object, as the destination resolves them. Its own address is not known here.
+fn bindings_of(entry: &Value, destination: &str) -> Vec<Binding> {
     let text = |field: &str| entry[field].as_str().unwrap_or("?");
     let object = one_line(&format!("{} {}", text("kind"), text("name")));
+    let facts = SeedFacts::from([
+        (SEED_NAME, Some(destination.to_owned())),
+        (API_SERVER_ADDRESS, None),
+        (MEMBER_NAME_PREFIX, None),
+    ]);
     let of = |(pointer, template): (String, String)| {
-        let filled = template.replace("${seed.name}", destination);
-        Binding {
-            object: object.clone(),
-            pointer: one_line(&pointer),
-            value: (!filled.contains("${")).then(|| one_line(&filled)),
-            template: one_line(&template),
-        }
+        let value = match fill(&object, &pointer, &template, &facts) {
+            Ok(value) => Ok(value),
+            Err(BindingError::NoValue { .. }) => Err("known when the destination has it".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        Binding::new(&object, (&pointer, &template), value)
     };
-    declared.into_iter().flatten().map(of).collect()
+    match declared(&entry["data"], &object) {
+        Ok(declared) => declared.into_iter().map(of).collect(),
+        Err(error) => vec![Binding::new(&object, ("?", "?"), Err(error.to_string()))],
+    }
 }
 
 impl Binding {
+    fn new(object: &str, (pointer, template): (&str, &str), value: Result<String, String>) -> Self {
+        let (value, unknown) = match value {
+            Ok(value) => (Some(one_line(&value)), None),
+            Err(why) => (None, Some(one_line(&why))),
+        };
+        Self {
+            object: object.to_owned(),
+            pointer: one_line(pointer),
+            template: one_line(template),
+            value,
+            unknown,
+        }
+    }
+
     fn cells(&self) -> [String; 3] {
-        let unknown = || format!("{} (known when the destination has it)", self.template);
-        [format!("  {}", self.object), self.pointer.clone(), self.value.clone().unwrap_or_else(unknown)]
+        let unknown = || format!("{} ({})", self.template, self.unknown.as_deref().unwrap_or_default());
+        let value = self.value.clone().unwrap_or_else(unknown);
+        [format!("  {}", self.object), self.pointer.clone(), value]
     }
 }
 
@@ -315,6 +351,7 @@ impl History {
 
 #[cfg(test)]
 mod tests {
+    use repot_controllers::migration::destination::bindings::BINDINGS;
     use serde_json::json;
 
     use super::*;
@@ -332,8 +369,7 @@ mod tests {
     }
 
     fn state() -> Value {
-        let annotations =
-            json!({BINDINGS: r#"{"/spec/values/0": "${apiServer.address}", "/spec/seed": "${seed.name}"}"#});
+        let annotations = json!({BINDINGS: r#"{"/spec/values/0": "${apiServer.address}", "/spec/seed": "${seed.name}", "/spec/wrong": "${seed.height}"}"#});
         json!({"spec": {
             "gardener": [{"name": "ca"}], "extensions": [],
             "resources": [{"kind": "DNSRecord", "name": "api", "data": {"metadata": {"annotations": annotations}}}],
@@ -373,6 +409,7 @@ mod tests {
             "  warning    the last operation of the Shoot is Reconcile, Error\n",
             "  DNSRecord api  /spec/seed      seed-b\n",
             "  DNSRecord api  /spec/values/0  ${apiServer.address} (known when the destination has it)\n",
+            "  DNSRecord api  /spec/wrong     ${seed.height} (DNSRecord api: /spec/wrong asks for seed.height, ",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }

@@ -78,7 +78,7 @@ impl Progress {
     /// Where it stands at this time; how long it takes follows from the past.
     #[must_use]
     pub fn of(migration: &Migration, past: &Durations, now: Timestamp) -> Self {
-        let table = Table::of(migration.mode, migration.executor);
+        let table = Table::by(migration);
         let goes_back = matches!(migration.phase.as_str(), "RollingBack" | "RolledBack" | "Cancelled");
         let rows = table.as_ref().map_or(&[][..], |table| {
             if goes_back { table.rollback.as_slice() } else { table.forward.as_slice() }

@@ -9,7 +9,7 @@ use repot_plan::{
 };
 use serde::Serialize;
 
-use crate::migration::{Executor, Mode};
+use crate::migration::{Executor, Migration, Mode};
 
 /// A row of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -61,6 +61,15 @@ impl Table {
             (Executor::Gardenlet, Mode::Classic) => Some(table(&gardenlet::CLASSIC_PLAN, None)),
             (Executor::Gardenlet, Mode::Forced) => Some(table(&gardenlet::PLAN, None)),
             (Executor::Gardenlet, Mode::Live) => None,
+        }
+    }
+
+    /// The tables by which this migration goes. Where the source of a live one was given up, members leave before the destination serves.
+    #[must_use]
+    pub fn by(migration: &Migration) -> Option<Self> {
+        match (migration.mode, migration.executor) {
+            (Mode::Live, Executor::Repot) if migration.shrunk => Some(table(&live::SHRUNK_PLAN, None)),
+            (mode, executor) => Self::of(mode, executor),
         }
     }
 

@@ -9,7 +9,6 @@
 //! | [`isolation`] | ZoneIsolation into steps on a garden and a seed |
 //! | [`certificates`] | certificates of servers, their authorities and who trusts these into renewed ones |
 //! | [`owner`] | what a person asks of an owner record into answers and changes |
-//! | [`history`] | migrations of a Shoot into text for a person |
 //! | [`flow`] | what the plan decides of any flow into records and effects |
 //! | [`election`] | one of several processes the one that acts |
 //! | [`reconciler`] | all controllers into measured, logged and retried reconciles |
@@ -30,7 +29,6 @@ mod errors;
 pub mod etcd;
 pub mod events;
 pub mod flow;
-pub mod history;
 pub mod isolation;
 pub mod local_stores;
 pub mod members;

@@ -67,6 +67,7 @@ pub mod repot;
 pub mod s3;
 pub mod sites;
 pub mod test_env;
+mod test_logs;
 pub mod tool;
 pub mod turn;
 pub mod virtual_garden;

@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use crate::binaries::testbed_dir;
+use crate::test_logs;
 use crate::turn::{self, Size};
 
 /// After this long a test is stuck, however slow the machine.
@@ -25,8 +26,6 @@ const LARGE_LIMIT: Duration = Duration::from_secs(1500);
 const SOAK_LIMIT: Duration = Duration::from_secs(2 * 3600);
 /// How long something that tests share runs on when none of them uses it: the next test may begin.
 const LINGERS: Duration = Duration::from_secs(10);
-/// How much of each log a failed test prints.
-const TAIL_LINES: usize = 25;
 /// Marks the directory of a failed test, which is kept.
 const FAILED: &str = "FAILED";
 /// For so long: three members of etcd leave half a GiB each time.
@@ -300,34 +299,10 @@ fn failed_lately(dir: &Path) -> bool {
     failed.and_then(|time| time.elapsed().ok()).is_some_and(|age| age < KEPT_FOR)
 }
 
-/// Prints where the logs of a failed test are, and how each ends.
+/// Keeps the directory of a failed test, and prints its logs.
 fn report(dir: &Path) {
     let _ = fs::write(dir.join(FAILED), "");
-    let mut text = format!("\nkept for inspection: {}\n", dir.display());
-    for log in find_logs(dir) {
-        let content = fs::read(&log).unwrap_or_default();
-        text += &format!("--- end of {}\n{}\n", log.display(), tail(&String::from_utf8_lossy(&content)));
-    }
-    eprint!("{text}");
-}
-
-fn find_logs(dir: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
-    let mut logs = Vec::new();
-    for path in entries.flatten().map(|entry| entry.path()) {
-        if path.is_dir() {
-            logs.extend(find_logs(&path));
-        } else if path.extension().is_some_and(|extension| extension == "log") {
-            logs.push(path);
-        }
-    }
-    logs.sort();
-    logs
-}
-
-fn tail(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    test_logs::print(dir);
 }
 
 #[cfg(test)]

@@ -73,6 +73,8 @@ pub const LEFT_OUT_ZONE: &str = "migration.gardener.cloud/isolated-zone-id";
 pub const LEFT_OUT_SINCE: &str = "migration.gardener.cloud/isolated-since";
 /// On a Worker: the code of that zone, beside `status.isolatedZoneCode` (Repot).
 pub const LEFT_OUT_ZONE_CODE: &str = "migration.gardener.cloud/isolated-zone-code";
+/// Annotation of a Shoot: an integer. `repot drain` moves Shoots with higher ones first.
+pub const DRAIN_PRIORITY: &str = "migration.gardener.cloud/drain-priority";
 /// On a Worker: machines that zones can still take by the quotas of the account, as JSON by the codes of zones (Repot).
 pub const FREE_QUOTA: &str = "migration.gardener.cloud/free-quota";
 /// Zone codes by region and zone id, as JSON, on a CloudProfile (Repot).

@@ -15,7 +15,7 @@ use clap_complete::{Shell, generate};
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Flags {
-    /// The shell
+    /// The shell that reads the script
     #[arg(value_enum)]
     shell: Shell,
     /// A program for the completion of `kubectl repot`, for all shells of kubectl

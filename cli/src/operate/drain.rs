@@ -8,23 +8,25 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::Context;
 use clap::Args;
 use jiff::Timestamp;
 use repot_console::{
-    drain::{Candidate, Key, Limits, Memory, Progress, Report, ShootAtSeed, candidates, moving_to},
-    garden::Garden,
+    drain::{
+        Candidate, Key, Limits, Memory, Progress, Report, ShootAtSeed, candidates, have_too_many_failed,
+        moving_to, shoots_by_seed,
+    },
+    garden::{self, Garden},
     migration::{Executor, Migration, Mode},
+    moves::{Rules, Ruling, object},
+    objects::{SEED, SHOOT},
     preview::Move,
     text::one_line,
 };
 use serde_json::{Value, json};
 
-use super::{
-    NO, Output, agree, answer,
-    migrate::object,
-    plan::{By, Rules},
-};
-use crate::{garden::GardenFlags, run::stop_on_signals};
+use super::{NO, Output, agree, answer, plan::By};
+use crate::{garden::GardenFlags, run::stop_on_signals, webhook::default_settings};
 
 const LOOK: Duration = Duration::from_secs(3);
 /// How often the garden may not be read, one time after the other.
@@ -71,7 +73,7 @@ pub struct Flags {
     /// Begin anew with Shoots whose last migration away from the seed has failed
     #[arg(long)]
     retry_failed: bool,
-    /// Ask nothing
+    /// Ask nothing, for scripts
     #[arg(long)]
     yes: bool,
     /// Say what would be done, and do nothing
@@ -97,9 +99,26 @@ struct Work {
     rules: Rules,
 }
 
+/// A migration that was created.
+struct Begun {
+    migration: String,
+    to: String,
+}
+
+/// No migration was created.
+enum NotBegun {
+    /// The rules, or the garden, are against it.
+    Refused(String),
+    /// The garden could not be asked. In a moment it may be.
+    NotNow(String),
+}
+
 /// What was read of the garden.
 struct Seen {
+    /// Shoots with the labels, of all seeds.
     all: Vec<Value>,
+    /// How many Shoots each seed has, whatever their labels.
+    counts: BTreeMap<String, usize>,
     shoots: Vec<ShootAtSeed>,
     seeds: Vec<Value>,
     migrations: Vec<Migration>,
@@ -112,13 +131,13 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     let garden = Garden::new(flags.garden.connect().await?);
     let most = flags.max_parallel.get();
     let work = Work {
-        rules: Rules::new(&garden),
+        rules: Rules::new(&garden, default_settings()),
         garden,
         seed: flags.seed.clone(),
         to: flags.to.clone(),
         selector: flags.selector.clone(),
         mode: if flags.live { Mode::Live } else { Mode::Classic },
-        executor: if flags.by == By::Repot { Executor::Repot } else { Executor::Gardenlet },
+        executor: flags.by.executor(),
         limits: Limits {
             most,
             most_per_destination: flags.max_parallel_per_destination.map_or(most, NonZeroUsize::get),
@@ -157,70 +176,102 @@ fn report(output: Output, all: &Report) -> anyhow::Result<ExitCode> {
         line
     };
     answer(output, &json!({"shoots": all.iter().map(line).collect::<Vec<_>>()}), |_| text(all))?;
-    let is_settled = |one: &Progress| matches!(one, Progress::Done { .. } | Progress::Skipped { .. });
-    Ok(if all.values().all(is_settled) { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+    Ok(if all.values().all(Progress::has_left) { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
 impl Work {
     async fn read(&self) -> anyhow::Result<Seen> {
-        let all = self.garden.list("Shoot", None, &self.selector).await?;
+        let all = self.garden.list(&SHOOT, &self.selector).await?;
         let shoots = all.iter().filter_map(|shoot| ShootAtSeed::read(shoot, &self.seed)).collect();
-        let seeds = self.garden.list("Seed", None, "").await?;
+        let seeds = self.garden.list(&SEED, "").await?;
         let migrations = self.garden.migrations(None, None).await?;
-        Ok(Seen { all, shoots, seeds, migrations })
+        let counts = match self.selector.is_empty() {
+            true => shoots_by_seed(&all, &migrations),
+            false => shoots_by_seed(&self.garden.list(&SHOOT, "").await?, &migrations),
+        };
+        Ok(Seen { all, counts, shoots, seeds, migrations })
     }
 
     /// Until all have left, or none begins any more and none is on its way, or a signal, or a time.
     async fn to_its_end(&self, mut memory: Memory, timeout: Option<Duration>) -> anyhow::Result<Report> {
         let (stop, begun) = (stop_on_signals()?, Instant::now());
-        let (mut told, mut failures) = (Report::new(), 0);
+        let is_over = || stop.is_cancelled() || timeout.is_some_and(|timeout| begun.elapsed() >= timeout);
+        let (mut told, mut failures) = (None, 0);
         loop {
-            match stop.run_until_cancelled(self.read()).await {
-                Some(Ok(seen)) => {
-                    failures = 0;
-                    let report = memory.progress(&self.seed, &seen.shoots, &seen.migrations, &self.limits);
-                    tell(&report, &told);
+            let failed = match stop.run_until_cancelled(self.read()).await {
+                Some(Ok(mut seen)) => {
+                    let mut report =
+                        memory.progress(&self.seed, &seen.shoots, &seen.migrations, &self.limits);
+                    tell(&report, told.as_ref());
                     let next = memory.next(&report, &self.limits);
                     if next.is_empty() && !report.values().any(|one| matches!(one, Progress::Moving { .. })) {
                         return Ok(report);
                     }
-                    self.begin(&next, &seen, &report, &mut memory).await;
-                    told = report;
+                    let begun = self.begin(&next, &mut seen, &mut report, &mut memory, &is_over).await;
+                    told = Some(report);
+                    begun.err().map(anyhow::Error::msg)
                 }
-                // A garden that does not answer for a moment ends nothing.
-                Some(Err(error)) if failures < READ_FAILURES => {
-                    failures += 1;
-                    eprintln!("repot: {error:#}; trying again");
-                }
-                Some(Err(error)) => return Err(error),
+                Some(Err(error)) => Some(error),
+                None => None,
+            };
+            // A garden that does not answer for a moment ends nothing.
+            failures = if failed.is_some() { failures + 1 } else { 0 };
+            match failed {
+                Some(error) if failures > READ_FAILURES => return Err(error),
+                Some(error) => eprintln!("repot: {error:#}; trying again"),
                 None => {}
             }
-            let is_late = timeout.is_some_and(|timeout| begun.elapsed() >= timeout);
-            if is_late || stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_none() {
+            if is_over() || stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_none() {
                 eprintln!("repot: no other Shoot begins; those that have begun go on");
-                return Ok(told);
+                return told.context("the Shoots were not read in time");
             }
         }
     }
 
-    async fn begin(&self, next: &[Key], seen: &Seen, report: &Report, memory: &mut Memory) {
+    /// Begins with these Shoots, until it is over or too many have failed. The report says of each what came of it, since no other
+    /// reading may follow.
+    ///
+    /// Errors: the garden could not be asked about some, which wait.
+    async fn begin(
+        &self,
+        next: &[Key],
+        seen: &mut Seen,
+        report: &mut Report,
+        memory: &mut Memory,
+        is_over: &impl Fn() -> bool,
+    ) -> Result<(), String> {
         let mut moving = moving_to(report);
         for key in next {
-            match self.begin_one(key, seen, &moving).await {
-                Ok(Some(to)) => *moving.entry(to).or_default() += 1,
-                Ok(None) => {}
-                Err(why) => memory.refuse(key.clone(), why),
+            if is_over() || have_too_many_failed(report, &self.limits) {
+                break;
             }
+            let progress = match self.begin_one(key, seen, &moving).await {
+                Ok(Some(Begun { migration, to })) => {
+                    *moving.entry(to.clone()).or_default() += 1;
+                    *seen.counts.entry(to.clone()).or_default() += 1;
+                    memory.begin(key.clone());
+                    Progress::Moving { migration, to, message: "it was created".to_owned() }
+                }
+                Ok(None) => continue,
+                // It will be the same for the others.
+                Err(NotBegun::NotNow(why)) => return Err(format!("{}/{}: {why}", key.0, key.1)),
+                Err(NotBegun::Refused(message)) => {
+                    memory.refuse(key.clone(), message.clone());
+                    Progress::Refused { message }
+                }
+            };
+            report.insert(key.clone(), progress);
         }
+        Ok(())
     }
 
-    /// The destination of the migration that was created; `None` where all that would fit have as many as they may have.
+    /// The migration that was created; `None` where all that would fit have as many as they may have.
     async fn begin_one(
         &self,
         key: &Key,
         seen: &Seen,
         moving: &BTreeMap<String, usize>,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<Begun>, NotBegun> {
         let Some(to) = self.destination(key, seen, moving).await? else { return Ok(None) };
         let asked = Move {
             namespace: key.0.clone(),
@@ -230,10 +281,11 @@ impl Work {
             mode: self.mode,
             executor: self.executor,
         };
-        let new = object(&asked, None, None, Timestamp::now()).map_err(|error| format!("{error:#}"))?;
-        let created = self.garden.create(&key.0, &new, false).await;
-        created.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
-        Ok(Some(to))
+        let refused = |error: serde_json::Error| NotBegun::Refused(error.to_string());
+        let new = object(&asked, None, None, Timestamp::now()).map_err(refused)?;
+        // A lost answer is no harm: the next look finds the migration, and until then the Shoot has one that waits.
+        let created = self.garden.create(&key.0, &new, false).await.map_err(NotBegun::of)?;
+        Ok(Some(Begun { migration: created.metadata.name.unwrap_or_default(), to }))
     }
 
     /// The first seed that the rules allow.
@@ -242,14 +294,14 @@ impl Work {
         key: &Key,
         seen: &Seen,
         moving: &BTreeMap<String, usize>,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, NotBegun> {
         let is_it = |shoot: &&Value| {
             shoot["metadata"]["namespace"] == json!(key.0) && shoot["metadata"]["name"] == json!(key.1)
         };
-        let shoot = seen.all.iter().find(is_it).ok_or("it was not read")?;
-        let mut reasons = Vec::new();
-        let mut is_full = false;
-        for Candidate { name, against } in candidates(&seen.seeds, &self.seed, &self.to, &counts(&seen.all)) {
+        let not_read = || NotBegun::NotNow("it was not read".to_owned());
+        let shoot = seen.all.iter().find(is_it).ok_or_else(not_read)?;
+        let (mut reasons, mut not_asked, mut is_full) = (Vec::new(), None, false);
+        for Candidate { name, against } in candidates(&seen.seeds, &self.seed, &self.to, &seen.counts) {
             if let Some(why) = against {
                 reasons.push(format!("{name}: {why}"));
                 continue;
@@ -259,16 +311,19 @@ impl Work {
                 continue;
             }
             match self.rules.ask(shoot, &name, self.mode == Mode::Live).await {
-                Ok(answer) if answer.is_allowed() => return Ok(Some(name)),
-                Ok(answer) => reasons.push(format!("{name}: {}", one_line(&answer.text()))),
-                Err(why) => reasons.push(format!("{name}: {why}")),
+                Ruling::Asked(answer) if answer.is_allowed() => return Ok(Some(name)),
+                Ruling::Asked(answer) => reasons.push(format!("{name}: {}", one_line(&answer.text()))),
+                Ruling::NotAsked(why) => not_asked = Some(format!("the rules could not be asked: {why}")),
+                // This one has a Shoot, and is not forced.
+                Ruling::NoShoot | Ruling::Forced => return Ok(Some(name)),
             }
         }
-        if is_full {
-            return Ok(None);
+        match not_asked {
+            _ if is_full => Ok(None),
+            Some(why) => Err(NotBegun::NotNow(why)),
+            None if reasons.is_empty() => Err(NotBegun::Refused("there is no other seed".to_owned())),
+            None => Err(NotBegun::Refused(format!("no seed can take it: {}", reasons.join("; ")))),
         }
-        let none = "there is no other seed".to_owned();
-        Err(if reasons.is_empty() { none } else { format!("no seed can take it: {}", reasons.join("; ")) })
     }
 
     async fn preview(&self, seen: &Seen, memory: &Memory, report: &Report) -> String {
@@ -276,28 +331,29 @@ impl Work {
         let mut text = String::new();
         for key in memory.next(report, &all) {
             let to = self.destination(&key, seen, &BTreeMap::new()).await;
-            let to = to.map_or_else(|why| why, |to| to.unwrap_or_default());
+            let to = match to {
+                Ok(to) => to.unwrap_or_default(),
+                Err(NotBegun::Refused(why) | NotBegun::NotNow(why)) => why,
+            };
             let _ = writeln!(text, "{}/{} -> {to}", key.0, key.1);
         }
         text
     }
 }
 
-/// How many Shoots each seed has.
-fn counts(shoots: &[Value]) -> BTreeMap<String, usize> {
-    let mut counts = BTreeMap::new();
-    for seed in shoots.iter().filter_map(|shoot| shoot["spec"]["seedName"].as_str()) {
-        *counts.entry(seed.to_owned()).or_default() += 1;
+impl NotBegun {
+    fn of(error: garden::Error) -> Self {
+        if error.is_transient() { Self::NotNow(error.to_string()) } else { Self::Refused(error.to_string()) }
     }
-    counts
 }
 
 /// What has changed since it was told last.
-fn tell(all: &Report, told: &Report) {
-    let done = all.values().filter(|one| matches!(one, Progress::Done { .. })).count();
+fn tell(all: &Report, told: Option<&Report>) {
+    let done = all.values().filter(|one| one.has_left()).count();
     for (key, progress) in all {
-        if told.get(key) != Some(progress) && *progress != Progress::Waiting {
-            eprintln!("{done}/{} {}/{} {}", all.len(), key.0, key.1, words(progress));
+        let is_new = told.and_then(|told| told.get(key)) != Some(progress);
+        if is_new && *progress != Progress::Waiting {
+            eprintln!("{done}/{} {}/{} {}", all.len(), key.0, key.1, one_line(&words(progress)));
         }
     }
 }
@@ -310,6 +366,7 @@ fn words(progress: &Progress) -> String {
         Progress::Failed { migration, message } => format!("has failed ({migration}): {message}"),
         Progress::Refused { message } => format!("refused: {message}"),
         Progress::Skipped { message } => format!("left alone: {message}"),
+        Progress::Gone => "is not at the seed any more".to_owned(),
     }
 }
 
@@ -321,7 +378,7 @@ fn text(all: &Report) -> String {
         let shoot = format!("{namespace}/{name}");
         let _ = writeln!(text, "{shoot:width$}  {}", one_line(&words(progress)));
     }
-    let done = all.values().filter(|one| matches!(one, Progress::Done { .. })).count();
+    let done = all.values().filter(|one| one.has_left()).count();
     let _ = writeln!(text, "{done} of {} Shoots have left", all.len());
     text
 }

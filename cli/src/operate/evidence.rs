@@ -12,6 +12,7 @@ use clap::Args;
 use jiff::Timestamp;
 use repot_console::{
     evidence::{self, Envelope, PrivateKey, PublicKey},
+    garden::MOST_EVENTS,
     migration::Migration,
     progress::title,
 };
@@ -83,6 +84,9 @@ pub async fn export(flags: &ExportFlags) -> anyhow::Result<ExitCode> {
     }
     for finding in evidence::findings(&payload) {
         eprintln!("repot: the record contradicts itself: {finding}");
+    }
+    if events.len() >= MOST_EVENTS {
+        eprintln!("repot: there may be more Events than the {MOST_EVENTS} that are in the file");
     }
     if !migration.is_over() {
         eprintln!("repot: the migration is under way; what follows is not in the file");

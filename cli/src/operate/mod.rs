@@ -62,13 +62,13 @@ pub struct Connection {
 /// Form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For people
+    /// A text for people
     Text,
-    /// For people, with more columns
+    /// The same with more columns
     Wide,
-    /// For programs
+    /// JSON, for programs
     Json,
-    /// For programs
+    /// YAML, for programs
     Yaml,
 }
 

@@ -10,7 +10,7 @@ use clap::Args;
 use jiff::Timestamp;
 use repot_console::{
     durations::Durations,
-    garden::Garden,
+    garden::{Error, Garden},
     migration::Migration,
     progress::{Progress, title},
     text::{columns, duration, one_line},
@@ -62,6 +62,8 @@ pub struct Watch {
     pub redraw: bool,
     pub timeout: Option<Duration>,
     pub output: Output,
+    /// Whether the caller goes on only when the migration has succeeded: then a signal is no success.
+    pub is_waited_for: bool,
 }
 
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
@@ -72,7 +74,8 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     let migration = Migration::new(&found);
     let is_screen = std::io::stdout().is_terminal() && matches!(flags.output, Output::Text | Output::Wide);
     if flags.watch || (is_screen && !flags.once && !migration.is_over()) {
-        let watch = Watch { redraw: is_screen, timeout: flags.timeout, output: flags.output };
+        let (timeout, output) = (flags.timeout, flags.output);
+        let watch = Watch { redraw: is_screen, timeout, output, is_waited_for: false };
         return follow(&place.garden, &migration.namespace, &migration.name, &watch).await;
     }
     let past = past(&place.garden, &migration).await;
@@ -162,6 +165,10 @@ pub async fn follow(garden: &Garden, namespace: &str, name: &str, watch: &Watch)
                     return Ok(code(&migration));
                 }
             }
+            Some(Err(error @ Error::Missing(_))) => {
+                eprintln!("repot: {error} any more: somebody has deleted it, and it rolls back or has ended");
+                return Ok(ExitCode::from(NO));
+            }
             // A garden that does not answer for a moment ends nothing.
             Some(Err(error)) if failures < READ_FAILURES => {
                 failures += 1;
@@ -174,7 +181,8 @@ pub async fn follow(garden: &Garden, namespace: &str, name: &str, watch: &Watch)
         let is_stopped = stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_none();
         if is_late || is_stopped {
             eprintln!("repot: migration {namespace}/{name} goes on; see `repot status` and `repot abort`");
-            return Ok(if is_late { ExitCode::from(NO) } else { ExitCode::SUCCESS });
+            let is_no = is_late || watch.is_waited_for;
+            return Ok(if is_no { ExitCode::from(NO) } else { ExitCode::SUCCESS });
         }
     }
 }

@@ -3,7 +3,10 @@
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use repot_console::steer::{self, Fact, Request};
+use repot_console::steer::{
+    self, Fact, Request,
+    write::{self, write},
+};
 
 use super::{NO, ShootFlags, agree, print};
 
@@ -77,14 +80,14 @@ pub struct ForceShrinkFlags {
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct ConfirmFlags {
-    /// What holds
+    /// The fact that holds
     #[arg(value_enum, value_name = "FACT")]
     fact: FactName,
     #[command(flatten)]
     common: CommonFlags,
 }
 
-/// What holds.
+/// Facts that no controller can find out.
 #[derive(Clone, Copy, ValueEnum)]
 enum FactName {
     /// What the source stored after its newest snapshot may be lost
@@ -101,7 +104,7 @@ enum FactName {
 struct CommonFlags {
     #[command(flatten)]
     target: ShootFlags,
-    /// Ask nothing
+    /// Ask nothing, for scripts
     #[arg(long)]
     yes: bool,
 }
@@ -166,7 +169,15 @@ async fn ask(flags: &CommonFlags, request: Request) -> anyhow::Result<ExitCode> 
     {
         return Ok(code);
     }
-    place.garden.patch(&migration.namespace, &migration.name, &change.patch).await?;
-    print(&format!("{}: {}\n", migration.key(), change.follows))?;
+    let (namespace, name) = (&migration.namespace, &migration.name);
+    match write(&place.garden, namespace, name, request, change.question.as_deref()).await {
+        Ok(follows) => print(&format!("{}: {follows}\n", migration.key()))?,
+        Err(write::Error::Garden(error)) => return Err(error.into()),
+        // It has changed while the person was asked.
+        Err(error) => {
+            eprintln!("repot: {error}; nothing was changed");
+            return Ok(ExitCode::from(NO));
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }

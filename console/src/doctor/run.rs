@@ -80,6 +80,7 @@ pub(super) fn failed(check: &'static str, subject: &str, error: &Error) -> Findi
         Error::NotServed { kind, .. } => {
             Finding::not_checked(check, subject, format!("this cluster does not serve {kind}"))
         }
+        Error::Cut { .. } => Finding::not_checked(check, subject, error.to_string()),
         Error::Late { .. } | Error::Request { .. } | Error::Refused { .. } | Error::Missing(_) => {
             Finding::warning(check, subject, format!("could not be checked: {error}"), "run the doctor again")
         }

@@ -4,15 +4,13 @@ mod seeds;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use repot_api::names::DRAIN_PRIORITY;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::migration::Migration;
 
 pub use seeds::{Candidate, candidates};
-
-/// An annotation of a Shoot: an integer. Shoots with higher ones go first.
-pub const PRIORITY: &str = "migration.gardener.cloud/drain-priority";
 
 /// Namespace and name of a Shoot.
 pub type Key = (String, String);
@@ -35,7 +33,7 @@ pub struct Limits {
 pub struct ShootAtSeed {
     /// Namespace and name.
     pub key: Key,
-    /// See [`PRIORITY`].
+    /// The annotation [`DRAIN_PRIORITY`]: Shoots with higher ones go first.
     pub priority: i64,
     /// Whether it is being deleted: then it is left alone.
     pub is_deleted: bool,
@@ -73,11 +71,13 @@ pub enum Progress {
         /// Why.
         message: String,
     },
-    /// It is left alone.
+    /// It is still here, and left alone.
     Skipped {
         /// Why.
         message: String,
     },
+    /// It is not at the seed any more, and no migration away from it has succeeded.
+    Gone,
 }
 
 /// What a run remembers.
@@ -89,6 +89,8 @@ pub struct Memory {
     before: Option<BTreeSet<(String, String)>>,
     /// Why Shoots were refused.
     refused: BTreeMap<Key, String>,
+    /// Shoots whose migration was created by this run.
+    begun: BTreeSet<Key>,
 }
 
 /// All Shoots of the run, by key.
@@ -100,7 +102,8 @@ impl ShootAtSeed {
     pub fn read(shoot: &Value, seed: &str) -> Option<Self> {
         let text = |pointer: &str| shoot.pointer(pointer).and_then(Value::as_str);
         let is_here = text("/status/seedName").or_else(|| text("/spec/seedName")) == Some(seed);
-        let priority = shoot["metadata"]["annotations"][PRIORITY].as_str().and_then(|text| text.parse().ok());
+        let priority =
+            shoot["metadata"]["annotations"][DRAIN_PRIORITY].as_str().and_then(|text| text.parse().ok());
         let key = (text("/metadata/namespace")?.to_owned(), text("/metadata/name")?.to_owned());
         is_here.then(|| Self {
             key,
@@ -110,10 +113,23 @@ impl ShootAtSeed {
     }
 }
 
+impl Progress {
+    /// Whether the Shoot has left the seed and serves.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        matches!(self, Self::Done { .. } | Self::Gone)
+    }
+}
+
 impl Memory {
     /// Remembers why no migration of a Shoot could be created.
     pub fn refuse(&mut self, key: Key, why: String) {
         self.refused.insert(key, why);
+    }
+
+    /// Remembers that the migration of a Shoot was created.
+    pub fn begin(&mut self, key: Key) {
+        self.begun.insert(key);
     }
 
     /// How far each Shoot is that is at the seed, or was when the run began.
@@ -139,14 +155,21 @@ impl Memory {
                 to: one.destination_seed.clone(),
                 message: one.message.clone(),
             },
-            (None, Some(one), _) => Progress::Done { to: one.destination_seed.clone() },
-            (None, None, _) => Progress::Skipped { message: "it is not at the seed any more".to_owned() },
+            (None, Some(one), _) if one.has_succeeded() => {
+                Progress::Done { to: one.destination_seed.clone() }
+            }
+            (None, None, _) => Progress::Gone,
             (Some(_), _, Some(why)) => Progress::Refused { message: why.clone() },
             (Some(_), Some(one), _) if one.has_succeeded() => Progress::Waiting,
-            (Some(_), Some(one), _) => Progress::Failed {
+            // Past the point of no return it is at the destination, and needs somebody as much.
+            (_, Some(one), _) => Progress::Failed {
                 migration: one.name.clone(),
                 message: format!("{}: {}", one.phase, one.message),
             },
+            // Nobody is overruled who has deleted it.
+            (Some(_), None, None) if self.begun.contains(key) => {
+                Progress::Refused { message: "its ControlPlaneMigration was deleted".to_owned() }
+            }
             (Some(_), None, None) => Progress::Waiting,
         };
         self.known.keys().map(|key| (key.clone(), of(key))).collect()
@@ -155,10 +178,8 @@ impl Memory {
     /// The Shoots that may begin now, in their order: the highest priority first, then by name. Empty where too many have failed.
     #[must_use]
     pub fn next(&self, report: &Report, limits: &Limits) -> Vec<Key> {
-        let count = |is: fn(&Progress) -> bool| report.values().filter(|one| is(one)).count();
-        let failed = count(|one| matches!(one, Progress::Failed { .. } | Progress::Refused { .. }));
-        let moving = count(|one| matches!(one, Progress::Moving { .. }));
-        if failed >= limits.failures {
+        let moving = report.values().filter(|one| matches!(one, Progress::Moving { .. })).count();
+        if have_too_many_failed(report, limits) {
             return Vec::new();
         }
         let waiting = report.iter().filter(|(_, progress)| **progress == Progress::Waiting);
@@ -167,6 +188,29 @@ impl Memory {
             .sort_by_key(|key| (std::cmp::Reverse(self.known.get(*key).copied().unwrap_or_default()), *key));
         waiting.into_iter().take(limits.most.saturating_sub(moving)).cloned().collect()
     }
+}
+
+/// Whether so many have failed or were refused that no other one begins.
+#[must_use]
+pub fn have_too_many_failed(report: &Report, limits: &Limits) -> bool {
+    let is_failed = |one: &&Progress| matches!(one, Progress::Failed { .. } | Progress::Refused { .. });
+    report.values().filter(is_failed).count() >= limits.failures
+}
+
+/// How many Shoots each seed has, or will have when the migrations that are under way have succeeded.
+#[must_use]
+pub fn shoots_by_seed(shoots: &[Value], migrations: &[Migration]) -> BTreeMap<String, usize> {
+    let open = migrations.iter().filter(|one| !one.is_over());
+    let leads: BTreeMap<(&str, &str), &str> =
+        open.map(|one| ((&*one.namespace, &*one.shoot), &*one.destination_seed)).collect();
+    let mut counts = BTreeMap::new();
+    for shoot in shoots {
+        let text = |pointer: &str| shoot.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let key = (text("/metadata/namespace"), text("/metadata/name"));
+        let seed = leads.get(&key).copied().unwrap_or_else(|| text("/spec/seedName"));
+        *counts.entry(seed.to_owned()).or_default() += 1;
+    }
+    counts
 }
 
 /// How many migrations lead to each destination.
@@ -211,7 +255,7 @@ mod tests {
 
     fn shoot(name: &str, priority: &str) -> ShootAtSeed {
         let object = json!({
-            "metadata": {"namespace": "p", "name": name, "annotations": {PRIORITY: priority}},
+            "metadata": {"namespace": "p", "name": name, "annotations": {DRAIN_PRIORITY: priority}},
             "spec": {"seedName": "a"}, "status": {"seedName": "a"},
         });
         ShootAtSeed::read(&object, "a").expect("a Shoot of the seed")
@@ -270,6 +314,41 @@ mod tests {
     }
 
     #[test]
+    fn shoot_that_is_elsewhere_after_a_failure_has_failed_and_holds_others_up() {
+        let mut memory = Memory::default();
+        let both = [shoot("a", ""), shoot("b", "")];
+        memory.progress("a", &both, &[migration("a", 1, "Running")], &limits());
+        let one = Limits { failures: 1, ..limits() };
+        let report = memory.progress("a", &[shoot("b", "")], &[migration("a", 1, "Failed")], &one);
+        assert!(matches!(&report[&key("a")], Progress::Failed { migration, .. } if migration == "a-1"));
+        assert!(!report[&key("a")].has_left() && memory.next(&report, &one).is_empty());
+        let report = memory.progress("a", &[shoot("b", "")], &[], &one);
+        assert!(report[&key("a")] == Progress::Gone && report[&key("a")].has_left());
+    }
+
+    #[test]
+    fn seeds_count_the_shoots_that_are_on_their_way_to_them() {
+        let at = |name: &str, seed: &str| json!({"metadata": {"namespace": "p", "name": name}, "spec": {"seedName": seed}});
+        let shoots = [at("a", "a"), at("x", "a"), at("y", "c")];
+        let migrations = [migration("a", 1, "Running"), migration("x", 1, "Failed")];
+        let counts = shoots_by_seed(&shoots, &migrations);
+        assert_eq!(
+            counts,
+            BTreeMap::from([("a", 1), ("b", 1), ("c", 1)].map(|(seed, count)| (seed.to_owned(), count)))
+        );
+    }
+
+    #[test]
+    fn migration_that_somebody_has_deleted_is_not_created_again() {
+        let mut memory = Memory::default();
+        memory.begin(key("a"));
+        let report = memory.progress("a", &[shoot("a", "")], &[], &limits());
+        let refused = Progress::Refused { message: "its ControlPlaneMigration was deleted".to_owned() };
+        assert_eq!(report[&key("a")], refused);
+        assert!(memory.next(&report, &limits()).is_empty());
+    }
+
+    #[test]
     fn shoots_of_other_seeds_and_those_being_deleted_do_not_move() {
         let elsewhere = json!({"metadata": {"namespace": "p", "name": "x"}, "status": {"seedName": "b"}, "spec": {"seedName": "a"}});
         assert_eq!(ShootAtSeed::read(&elsewhere, "a"), None);
@@ -277,5 +356,6 @@ mod tests {
         let deleted = ShootAtSeed { is_deleted: true, ..shoot("a", "") };
         let report = memory.progress("a", &[deleted], &[], &limits());
         assert!(memory.next(&report, &limits()).is_empty(), "{report:?}");
+        assert!(!report[&key("a")].has_left());
     }
 }

@@ -1,10 +1,14 @@
 //! Whether a payload agrees with itself.
 
 use jiff::Timestamp;
+use repot_plan::{migration::Side, named::Named};
 use serde_json::Value;
 
 use super::{FORM, summary};
-use crate::{migration::Migration, table::Table};
+use crate::{
+    migration::{Executor, Migration, Mode},
+    table::Table,
+};
 
 /// How far the clocks of garden and seeds may be apart, in seconds.
 const CLOCKS: i64 = 60;
@@ -42,7 +46,7 @@ fn outage(migration: &Migration) -> Option<String> {
 /// Steps end after they began, and begin after those that they wait for.
 fn order(migration: &Migration) -> Vec<String> {
     let mut findings = Vec::new();
-    let table = Table::of(migration.mode, migration.executor);
+    let table = Table::by(migration);
     let is_before = |a: Timestamp, b: Timestamp| b.duration_since(a).as_secs() >= -CLOCKS;
     for (_, step) in migration.steps() {
         if let Some((from, to)) = step.started.zip(step.completed)
@@ -63,16 +67,23 @@ fn order(migration: &Migration) -> Vec<String> {
     findings
 }
 
-/// A migration that has succeeded is past its point of no return and has left no step behind.
+/// A migration that has succeeded is past its point of no return and has left no step behind that its end waits for.
 fn end(migration: &Migration) -> Vec<String> {
     if !migration.has_succeeded() {
         return Vec::new();
     }
-    let open = migration.steps().filter(|(_, step)| step.is_running());
+    // A source that is taken for dead, or is left to another migration, may come back after the end.
+    let is_source_waited_for = migration.mode != Mode::Forced
+        && migration.executor == Executor::Repot
+        && migration.followed_by.is_none();
+    let steps = || migration.steps().filter(|(side, _)| is_source_waited_for || *side != Side::Source.name());
+    let open = steps().filter(|(_, step)| step.is_running());
     let open = open.map(|(_, step)| format!("it has succeeded, and {} still runs", step.name));
-    let failed = migration.steps().filter(|(_, step)| step.state == "Failed");
+    let failed = steps().filter(|(_, step)| step.state == "Failed");
     let failed = failed.map(|(_, step)| format!("it has succeeded, and {} has failed", step.name));
-    open.chain(failed).collect()
+    let is_before = migration.point_of_no_return.is_none();
+    let before = is_before.then(|| "it has succeeded, and is not past its point of no return".to_owned());
+    open.chain(failed).chain(before).collect()
 }
 
 #[cfg(test)]
@@ -105,6 +116,38 @@ mod tests {
         assert_eq!(early, ["ApiDnsSwitched began before MoveCommitted was reached"]);
         let open = of(|object| object["status"]["source"]["steps"][0]["state"] = json!("Running"));
         assert_eq!(open, ["it has succeeded, and SourceServes still runs"]);
+        let early = of(|object| object["status"]["pointOfNoReturn"] = Value::Null);
+        assert_eq!(early, ["it has succeeded, and is not past its point of no return"]);
+    }
+
+    #[test]
+    fn source_that_comes_back_late_does_not_contradict_a_forced_migration() {
+        let late = of(|object| {
+            object["spec"]["mode"] = json!("Forced");
+            object["status"]["source"]["steps"][0]["state"] = json!("Failed");
+        });
+        assert_eq!(late, [""; 0]);
+    }
+
+    #[test]
+    fn live_migration_whose_source_was_given_up_goes_by_a_table_of_its_own() {
+        let times = |from: u32| json!({"state": "Succeeded", "attempts": 1, "startTime": format!("2026-11-28T05:{from}:00Z"), "completionTime": format!("2026-11-28T05:{from}:30Z")});
+        let step = |name: &str, from: u32| {
+            let mut step = times(from);
+            step["name"] = json!(name);
+            step
+        };
+        let of_shrunk = |shrunk: bool| {
+            of(|object| {
+                object["spec"]["mode"] = json!("Live");
+                object["status"]["source"]["steps"] = json!([]);
+                object["status"]["destination"]["steps"] =
+                    json!([step("MoveCommitted", 10), step("ApiServes", 20)]);
+                object["status"]["destination"]["shrunk"] = json!(shrunk);
+            })
+        };
+        assert_eq!(of_shrunk(true), [""; 0]);
+        assert_eq!(of_shrunk(false), ["MoveCommitted began before ApiServes was reached"]);
     }
 
     #[test]

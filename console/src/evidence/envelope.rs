@@ -147,18 +147,29 @@ fn der(pem: &str, label: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use aws_lc_rs::rand::SystemRandom;
     use serde_json::json;
 
     use super::*;
 
-    /// Made by `openssl genpkey -algorithm ed25519` and `openssl pkey -pubout`, for this test alone.
-    const PRIVATE: &str = include_str!("test-key.pem");
-    const PUBLIC: &str = include_str!("test-key.pub.pem");
+    /// A new key, as openssl writes it, and its public one.
+    fn keys() -> (String, String) {
+        let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("a key");
+        let pair = Ed25519KeyPair::from_pkcs8(document.as_ref()).expect("a key");
+        let public = [&PREFIX[..], pair.public_key().as_ref()].concat();
+        (pem("PRIVATE KEY", document.as_ref()), pem("PUBLIC KEY", &public))
+    }
+
+    fn pem(label: &str, der: &[u8]) -> String {
+        format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der))
+    }
 
     fn signed() -> (Envelope, PublicKey) {
-        let key = PrivateKey::read(PRIVATE).expect("a private key");
+        let (private, public) = keys();
+        let key = PrivateKey::read(&private).expect("a private key");
+        assert_eq!(key.public().id(), PublicKey::read(&public).expect("a public key").id());
         let envelope = Envelope::sign(&json!({"a": 1}), &key);
-        (envelope, PublicKey::read(PUBLIC).expect("a public key"))
+        (envelope, PublicKey::read(&public).expect("a public key"))
     }
 
     #[test]
@@ -166,7 +177,6 @@ mod tests {
         let (envelope, key) = signed();
         let text = serde_json::to_string(&envelope).expect("JSON");
         assert_eq!(Envelope::read(&text).and_then(|read| read.open(&key)), Ok(json!({"a": 1})));
-        assert_eq!(PrivateKey::read(PRIVATE).expect("a key").public().id(), key.id());
     }
 
     #[test]
@@ -184,10 +194,11 @@ mod tests {
 
     #[test]
     fn text_that_is_no_key_is_not_quoted() {
-        for text in ["", "-----BEGIN PRIVATE KEY-----\nsecret", PUBLIC] {
+        let (private, public) = keys();
+        for text in ["", "-----BEGIN PRIVATE KEY-----\nsecret", &public] {
             let refused = PrivateKey::read(text).err().expect("a refusal").to_string();
             assert!(!refused.contains("secret"), "{refused}");
         }
-        assert_eq!(PublicKey::read(PRIVATE).err(), Some(Error::Key("public")));
+        assert_eq!(PublicKey::read(&private).err(), Some(Error::Key("public")));
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn detail(object: &ControlPlaneMigration, state: &State, now: Timesta
         "started": migration.started(), "ended": migration.ended(), "over": migration.is_over(),
         "seconds": migration.total_seconds(),
         "tracks": tracks(&migration, &status),
-        "table": Table::of(migration.mode, migration.executor),
+        "table": Table::by(&migration),
         "durations": past,
         "progress": progress,
         "requests": requests::possible(&migration),

@@ -56,9 +56,9 @@ async fn start(world: &World) -> Result<()> {
     let started =
         world.expect(0, &["migrate", "alpha", "--to", "seed-b", "--yes", "--name", "alpha-1"]).await?;
     has(&started, &["ControlPlaneMigration garden-dev/alpha-1 is created"])?;
-    let again =
-        world.expect(1, &["migrate", "alpha", "--to", "seed-b", "--yes", "--name", "alpha-1"]).await?;
-    has(&again, &["already exists"])?;
+    let again = ["migrate", "alpha", "--to", "seed-b", "--yes", "--name", "alpha-1", "--ignore-rules"];
+    has(&world.expect(3, &again[..again.len() - 1]).await?, &["migration alpha-1 is under way"])?;
+    has(&world.expect(1, &again).await?, &["already exists"])?;
     has(&world.expect(0, &["status"]).await?, &["alpha-1", "Classic", "Pending"])
 }
 
@@ -87,7 +87,7 @@ async fn explain(world: &World, dir: &std::path::Path) -> Result<()> {
                "startTime": format!("2026-11-28T05:{from}Z"), "completionTime": format!("2026-11-28T05:{to}Z")})
     };
     let status = json!({
-        "phase": "Succeeded", "message": "",
+        "phase": "Succeeded", "message": "", "pointOfNoReturn": "2026-11-28T05:15:05Z",
         "apiOutage": {"from": "2026-11-28T05:15:00Z", "to": "2026-11-28T05:15:07Z", "seconds": 7},
         "garden": {"phase": "Succeeded", "steps": [step("TurnTaken", "14:02", "14:04")]},
         "source": {"phase": "Succeeded", "steps": [step("SourceApiStopped", "15:00", "15:02")]},

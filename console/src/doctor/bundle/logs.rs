@@ -119,8 +119,14 @@ impl Tail {
         self.dropped += over;
     }
 
+    /// A line whose beginning is left out goes as well: what tells that it is a secret may be in that.
     fn text(mut self) -> String {
         self.cut();
+        if self.dropped > 0 {
+            let end = self.bytes.iter().position(|byte| *byte == b'\n').map_or(self.bytes.len(), |at| at + 1);
+            self.bytes.drain(..end);
+            self.dropped += end;
+        }
         let note = match self.dropped {
             0 => String::new(),
             count => format!("({count} bytes before are left out)\n"),

@@ -7,6 +7,7 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::{Api, api::PostParams};
+use repot_api::names::CORE_GROUP;
 
 use crate::{
     doctor::{finding::Finding, survey::Survey},
@@ -25,6 +26,15 @@ const POD: Kind = Kind::new("", "v1", "Pod", "pods");
 const EVENT: Kind = Kind::new("", "v1", "Event", "events");
 const DNS_RECORD: Kind = Kind::new("extensions.gardener.cloud", "v1alpha1", "DNSRecord", "dnsrecords");
 
+const CLOUD_PROFILE: Kind = Kind::new(CORE_GROUP, "v1beta1", "CloudProfile", "cloudprofiles");
+const PROJECT: Kind = Kind::new(CORE_GROUP, "v1beta1", "Project", "projects");
+const READ_SHOOT: Right = ("get", SHOOT, "");
+const READ_MIGRATIONS: Right = ("list", CONTROL_PLANE_MIGRATION, "");
+const MIGRATE: Right = ("create", CONTROL_PLANE_MIGRATION, "");
+/// What the rules of the webhooks are asked with.
+const RULES: [Right; 4] =
+    [("list", SHOOT, ""), ("list", SEED, ""), ("list", CLOUD_PROFILE, ""), ("list", PROJECT, "")];
+
 /// Commands, each with the kind without which it is not for this cluster, and the rights that it needs.
 const COMMANDS: &[(&str, Kind, &[Right])] = &[
     (
@@ -32,13 +42,14 @@ const COMMANDS: &[(&str, Kind, &[Right])] = &[
         CONTROL_PLANE_MIGRATION,
         &[("get", CONTROL_PLANE_MIGRATION, ""), ("list", CONTROL_PLANE_MIGRATION, "")],
     ),
-    ("plan, preflight", SHOOT, &[("get", SHOOT, ""), ("list", SEED, ""), ("list", SHOOT, "")]),
-    ("migrate", CONTROL_PLANE_MIGRATION, &[("create", CONTROL_PLANE_MIGRATION, ""), ("get", SHOOT, "")]),
+    ("plan, preflight", SHOOT, &[READ_SHOOT, RULES[0], RULES[1], RULES[2], RULES[3], READ_MIGRATIONS]),
     (
-        "drain",
+        "migrate",
         CONTROL_PLANE_MIGRATION,
-        &[("list", SHOOT, ""), ("list", SEED, ""), ("create", CONTROL_PLANE_MIGRATION, "")],
+        &[READ_SHOOT, RULES[0], RULES[1], RULES[2], RULES[3], READ_MIGRATIONS, MIGRATE],
     ),
+    ("migrate --ignore-rules", CONTROL_PLANE_MIGRATION, &[READ_SHOOT, READ_MIGRATIONS, MIGRATE]),
+    ("drain", CONTROL_PLANE_MIGRATION, &[RULES[0], RULES[1], RULES[2], RULES[3], READ_MIGRATIONS, MIGRATE]),
     (
         "abort, pause, resume, retry, force-shrink, confirm",
         CONTROL_PLANE_MIGRATION,

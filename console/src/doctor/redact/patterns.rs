@@ -15,9 +15,9 @@ static PATTERNS: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
     let all: [(&str, &str); 11] = [
         // JSON Web Tokens, and their first part alone.
         (r"eyJ[A-Za-z0-9_-]{8,}(?:\s*\.\s*[A-Za-z0-9_-]+){0,4}\.?", REMOVED),
-        // Users and passwords in URLs, also those with a slash.
-        (r#"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s"'<>@]*@"#, "${1}[REDACTED]@"),
-        (r#"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s"'<>:@\[]+:[^\s"'<>@]*@"#, "${1}[REDACTED]@"),
+        // Users and passwords in URLs. A password may have slashes and `@`, so it ends at the last `@` of the word.
+        (r#"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s"'<>:@\[]+:[^\s"'<>]*@"#, "${1}[REDACTED]@"),
+        (r#"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s"'<>\[]*@"#, "${1}[REDACTED]@"),
         // Signed URLs.
         (
             r#"(?i)([?&](?:sig|signature|code|key|x-(?:amz|goog)-(?:signature|credential|security-token))=)[^&\s"'<>]+"#,

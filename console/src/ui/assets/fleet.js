@@ -26,6 +26,11 @@ function newest() {
   return found;
 }
 
+/** Whether Shoots cannot be had: not served, or not for this user. A watch that fails for a moment leaves the rows that there are. */
+function isGuess() {
+  return ["notServed", "forbidden"].includes(availability("shoots").state);
+}
+
 /** Shoots with their migrations. Without Shoots, those that migrations name. */
 function fleetRows(cache) {
   const moves = newest();
@@ -37,7 +42,7 @@ function fleetRows(cache) {
     cache.set(key, row);
     pairs.push([key, row]);
   };
-  if (availability("shoots").state === "watched") {
+  if (!isGuess()) {
     for (const [key, shoot] of rows("shoots")) add(key, shoot, moves.get(key) ?? null);
   } else {
     for (const [key, move] of moves) add(key, null, move);
@@ -132,8 +137,7 @@ export function fleet(root) {
     summary.textContent = `${plural(all.length, "Shoot")}, ${moving} moving, ${problems} with problems; ${shown.length} shown`;
     set(clear, { hidden: seed === "" });
     clear.textContent = `All seeds, not ${seed} alone`;
-    const isGuess = availability("shoots").state === "notServed";
-    fill(told, notice("shoots"), notice("seeds"), isGuess ? el("p", { class: "summary" }, "Shoots and seeds are those that migrations name.") : null);
+    fill(told, notice("shoots"), notice("seeds"), isGuess() ? el("p", { class: "summary" }, "Shoots and seeds are those that migrations name.") : null);
   }
 
   function isShown(row, words) {

@@ -136,7 +136,7 @@ function heading(detail) {
       ["Began", day(detail.started ?? one.created)],
       [over ? "Took" : "Runs for", over ? duration(detail.seconds) : detail.started ? lasting(detail.started) : null],
       ["Still expected", stands.expectedSeconds ? `about ${duration(stands.expectedSeconds)}, as the migrations before it took` : null],
-      ["API away", outage ? (outage.seconds !== null ? duration(outage.seconds) : lasting(outage.from, outage.to)) : over && one.phase === "Succeeded" ? "not at all" : null],
+      ["API away", outage ? (outage.seconds !== null ? duration(outage.seconds) : lasting(outage.from, outage.to)) : over && one.phase === "Succeeded" ? (one.mode === "Live" && !one.shrunk ? "not at all" : "not recorded") : null],
       ["No return", one.pointOfNoReturn ? `past it since ${day(one.pointOfNoReturn)}` : "not yet: it can roll back"],
       ["Owner epoch", one.ownerEpoch],
       ["Followed by", one.followedBy ? el("a", { href: `#/migrations/${one.namespace}/${one.followedBy}` }, one.followedBy) : null],

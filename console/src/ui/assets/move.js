@@ -31,7 +31,7 @@ export function startMove(shoot) {
 }
 
 function showPreview(asked, answer) {
-  const { preview, preflight, question, allowed, refused } = answer;
+  const { preview, preflight, question, allowed, refused, against } = answer;
   const create = async () => {
     const created = await send("/api/migrations", { ...asked, agreed: question });
     say(`Migration ${created.name} is created`);
@@ -42,7 +42,7 @@ function showPreview(asked, answer) {
     wide: true,
     content: [
       summary(preview),
-      verdict(preflight, refused),
+      verdict(preflight, refused, against),
       table(preview),
       bindings(preview),
       el("p", { class: "question" }, question),
@@ -63,12 +63,13 @@ function summary(preview) {
   ]);
 }
 
-function verdict(preflight, refused) {
+function verdict(preflight, refused, against) {
   const list = el("ul", { class: "findings" });
   const add = (word, text) => list.append(el("li", {}, badge(word), " ", text));
   for (const one of preflight.findings ?? []) add(one.verdict === "refuse" ? "refused" : "warning", `${one.field}: ${one.message} (${one.rule})`);
   if (preflight.notAsked) add("warning", `The rules were not asked: ${preflight.notAsked}`);
   if (preflight.dryRun?.verdict === "denied") add("refused", `API server (dry run of the Shoot): ${preflight.dryRun.message ?? ""}`);
+  if (against) add("refused", against);
   if (refused) add("refused", `API server (dry run of the migration): ${refused}`);
   if (list.children.length === 0) add("allowed", "Neither a rule nor the API server is against it.");
   return [el("h3", {}, "Findings before the start"), list];
@@ -95,7 +96,7 @@ function bindings(preview) {
   const all = preview.carried?.bindings ?? [];
   const warnings = preview.warnings.map((text) => el("li", {}, badge("warning"), " ", text));
   const list = el("ul", { class: "findings" }, warnings);
-  const rows = all.map((one) => el("li", {}, `${one.object} ${one.pointer}: ${one.value ?? `${one.template} (known when the destination has it)`}`));
+  const rows = all.map((one) => el("li", {}, `${one.object} ${one.pointer}: ${one.value ?? `${one.template} (${one.unknown})`}`));
   const node = fill(el("div"), warnings.length > 0 ? list : null);
   if (rows.length > 0) node.append(el("details", {}, el("summary", {}, `${rows.length} fields depend on the seed`), el("ul", {}, rows)));
   return node;

@@ -74,6 +74,8 @@ pub(super) enum Availability {
 struct Table {
     availability: Availability,
     rows: BTreeMap<String, Row>,
+    /// All of its objects were listed at some time.
+    was_listed: bool,
     /// There are more objects than are kept.
     is_cut: bool,
 }
@@ -170,7 +172,7 @@ impl State {
     fn replace(&self, kind: Kind, objects: BTreeMap<String, kinds::Object>, is_cut: bool) {
         let mut inner = self.inner.lock();
         let table = inner.tables.entry(kind).or_default();
-        table.is_cut = is_cut;
+        (table.is_cut, table.was_listed) = (is_cut, true);
         let gone: Vec<String> =
             table.rows.keys().filter(|key| !objects.contains_key(*key)).cloned().collect();
         for key in gone {
@@ -184,6 +186,11 @@ impl State {
         }
         drop(inner);
         self.tell(kind, Availability::Watched);
+    }
+
+    /// Whether the objects of a kind were listed, now or before.
+    fn was_listed(&self, kind: Kind) -> bool {
+        self.inner.lock().tables.get(&kind).is_some_and(|table| table.was_listed)
     }
 
     /// Whether a kind can be shown has become known.

@@ -34,7 +34,7 @@ pub(super) fn problems(object: &Value) -> Vec<Value> {
 
 /// The row of a ControlPlaneMigration.
 pub(super) fn migration(one: &Migration) -> Value {
-    let table = Table::of(one.mode, one.executor);
+    let table = Table::by(one);
     let goes_back = matches!(one.phase.as_str(), "RollingBack" | "RolledBack" | "Cancelled");
     let rows =
         table.as_ref().map_or(&[][..], |table| if goes_back { &table.rollback } else { &table.forward });

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, pin::pin, time::Duration};
 use futures::{StreamExt, future::join_all};
 use kube::{
     Api, Client, ResourceExt,
+    api::ListParams,
     core::DynamicObject,
     runtime::watcher::{self, Config, Event, watcher},
 };
@@ -18,6 +19,8 @@ const PAGE: u32 = 500;
 /// The first pause after a failure; each further one is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long it is waited for the answer that says that the API server is back.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// Longest message about a failure, in characters.
 const MOST_WORDS: usize = 400;
 
@@ -39,7 +42,7 @@ pub(in crate::ui) async fn follow_all(
 }
 
 async fn follow(kind: Kind, api: Api<DynamicObject>, state: &State) {
-    let mut events = pin!(watcher(api, Config::default().page_size(PAGE)));
+    let mut events = pin!(watcher(api.clone(), Config::default().page_size(PAGE)));
     let mut listed = Listing::default();
     let mut pause = PAUSE;
     while let Some(event) = events.next().await {
@@ -53,12 +56,23 @@ async fn follow(kind: Kind, api: Api<DynamicObject>, state: &State) {
             Err(error) => {
                 let availability = availability(&error);
                 tracing::debug!(?kind, %error, "watch failed, trying again");
+                let is_failing = matches!(availability, Availability::Failing(_));
                 state.tell(kind, availability);
                 tokio::time::sleep(pause).await;
                 pause = LONGEST_PAUSE.min(pause * 2);
+                if is_failing && state.was_listed(kind) && does_answer(&api).await {
+                    // A watch that goes on where it was tells nothing until something changes.
+                    state.tell(kind, Availability::Watched);
+                }
             }
         }
     }
+}
+
+/// Whether the kind can be listed at this moment.
+async fn does_answer(api: &Api<DynamicObject>) -> bool {
+    let one = ListParams::default().limit(1);
+    matches!(tokio::time::timeout(ANSWER_LIMIT, api.list_metadata(&one)).await, Ok(Ok(_)))
 }
 
 /// Objects of a list that has not ended.
@@ -90,7 +104,10 @@ fn take(kind: Kind, event: Event<DynamicObject>, listed: &mut Listing, state: &S
             }
             state.tell(kind, Availability::Watched);
         }
-        Event::Delete(object) => state.remove(kind, key(&object)),
+        Event::Delete(object) => {
+            state.remove(kind, key(&object));
+            state.tell(kind, Availability::Watched);
+        }
     }
 }
 
@@ -110,7 +127,7 @@ fn availability(error: &watcher::Error) -> Availability {
         Error::WatchError(status) => Some(status.code),
         Error::NoResourceVersion => None,
     };
-    let words: String = one_line(&crate::ui::error::chain(error)).chars().take(MOST_WORDS).collect();
+    let words: String = one_line(&crate::objects::causes(error)).chars().take(MOST_WORDS).collect();
     match code {
         Some(404) => Availability::NotServed,
         Some(401 | 403) => Availability::Forbidden(words),

@@ -3,14 +3,15 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::ResourceExt;
+use repot_controllers::migration::api::ControlPlaneMigration;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::migration::api::ControlPlaneMigration;
-
-/// Objects that are read with one request.
-const PAGE: u32 = 500;
+use crate::{
+    garden::{self, Garden},
+    text::one_line,
+};
 
 /// One migration of a Shoot, as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -46,18 +47,8 @@ pub struct Entry {
 ///
 /// # Errors
 /// Those of the API server, also where it does not serve the kind.
-pub async fn read(client: &Client, namespace: &str, shoot: &str) -> kube::Result<Vec<Entry>> {
-    let api = Api::<ControlPlaneMigration>::namespaced(client.clone(), namespace);
-    let mut params = ListParams::default().limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let page = api.list(&params).await?;
-        found.extend(page.items.into_iter().filter(|one| one.spec.shoot_ref.name == shoot));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => break,
-        }
-    }
+pub async fn read(garden: &Garden, namespace: &str, shoot: &str) -> garden::Result<Vec<Entry>> {
+    let found = garden.objects(Some(namespace), Some(shoot)).await?;
     let mut entries: Vec<Entry> = found.iter().map(Entry::new).collect();
     entries.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
     Ok(entries)
@@ -160,11 +151,6 @@ pub fn text(entries: &[Entry], keys: usize) -> String {
         entry.write(&mut text, keys);
     }
     text
-}
-
-/// The text without control characters: what others have written must not move the cursor of a terminal.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

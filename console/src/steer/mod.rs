@@ -1,11 +1,19 @@
 //! Requests to a migration, and when they are obeyed. Pure: what comes out is a patch, and a question where it cannot be undone.
+//! [`write`](mod@write) writes it.
 
+pub mod write;
+
+use jiff::Timestamp;
 use repot_api::names::{
     CONFIRM_DESTINATION_LOST, CONFIRM_FORCED_MIGRATION, CONFIRM_SOURCE_OFF, CONFIRM_SOURCE_STOPPED,
 };
+use repot_plan::{ledger::NOT_CONFIRMED, migration::Step, named::Named};
 use serde_json::{Value, json};
 
-use crate::migration::{Executor, Migration, Mode};
+use crate::{
+    migration::{Executor, Migration, Mode},
+    text::one_line,
+};
 
 /// What a person asks of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +72,11 @@ pub enum Refusal {
     /// It is so already.
     #[error("{0} is {1} already")]
     Already(String, &'static str),
+    /// It is not known yet what a person would confirm.
+    #[error(
+        "{0} does not know yet what may be lost: it reads the newest snapshot first; repeat this when `repot status` shows that LossConfirmed waits for it"
+    )]
+    NotKnown(String),
     /// It has not failed.
     #[error("{0} has not failed: its phase is {1}")]
     NotFailed(String, String),
@@ -163,11 +176,7 @@ fn confirm(fact: Fact, migration: &Migration) -> Result<Change, Refusal> {
     let is_forced = migration.mode == Mode::Forced;
     let is_steered = migration.executor == Executor::Gardenlet;
     let (annotation, seed, question) = match fact {
-        Fact::Loss if is_forced => (
-            CONFIRM_FORCED_MIGRATION,
-            source,
-            format!("What {source} stored after the newest snapshot in its bucket may be lost."),
-        ),
+        Fact::Loss if is_forced => (CONFIRM_FORCED_MIGRATION, source, loss(migration)?),
         Fact::SourceControllersStopped if is_forced => (
             CONFIRM_SOURCE_STOPPED,
             source,
@@ -192,6 +201,32 @@ fn confirm(fact: Fact, migration: &Migration) -> Result<Change, Refusal> {
     })
 }
 
+/// What may be lost, as the step says that waits for it.
+fn loss(migration: &Migration) -> Result<String, Refusal> {
+    let step = migration.step(Step::LossConfirmed.name());
+    match step.map(|step| (step.state.as_str(), step.reason.as_str())) {
+        Some(("Succeeded", _)) => Err(Refusal::Already(migration.key(), "confirmed")),
+        Some(("Running", NOT_CONFIRMED)) => {
+            let message = step.map(|step| one_line(&step.message)).unwrap_or_default();
+            // Its age, in seconds, is another one each time.
+            let says = message.split("; confirm it").next().unwrap_or_default();
+            let says = says.split(" and is ").next().unwrap_or_default();
+            let says = says.replacen("the source", &migration.source_seed, 1);
+            let taken = snapshot_time(&says).map(|time| format!(", taken at {time}")).unwrap_or_default();
+            Ok(format!("{says}{taken}."))
+        }
+        _ => Err(Refusal::NotKnown(migration.key())),
+    }
+}
+
+/// When the snapshot that a text names was taken: its name ends with that, in seconds.
+fn snapshot_time(text: &str) -> Option<Timestamp> {
+    let name = text.split_whitespace().find(|word| word.starts_with("Full-") || word.starts_with("Incr-"))?;
+    let last = name.rsplit('-').next()?;
+    let digits: String = last.chars().take_while(char::is_ascii_digit).collect();
+    Timestamp::from_second(digits.parse().ok()?).ok()
+}
+
 fn other_mode(migration: &Migration, wanted: &'static str) -> Refusal {
     Refusal::OtherMode(migration.key(), mode(migration), wanted)
 }
@@ -201,7 +236,7 @@ fn mode(migration: &Migration) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::migration::tests::{classic, read};
 
@@ -209,6 +244,17 @@ mod tests {
         let mut object = classic();
         object["spec"]["mode"] = json!(mode);
         object["status"] = json!({"phase": "Running"});
+        object
+    }
+
+    /// One whose destination waits until a person confirms what is lost.
+    pub(crate) fn waiting_for_a_person(mode: &str) -> Value {
+        let mut object = running(mode);
+        object["status"]["destination"] = json!({"phase": "Running", "steps": [{
+            "name": "LossConfirmed", "state": "Running", "reason": "NotConfirmed",
+            "message": "what the source has stored since its snapshot Incr-00000447-00000495-1795845346.gz may be lost: it holds \
+                        revision 495 and is 10 s old; confirm it by annotation x=seed-a",
+        }]});
         object
     }
 
@@ -247,7 +293,10 @@ mod tests {
 
     #[test]
     fn facts_are_confirmed_for_the_seed_and_mode_that_they_are_about() {
-        let of = |fact, mode| change(Request::Confirm(fact), &read(running(mode))).map(|change| change.patch);
+        let of = |fact, mode| {
+            let asked = change(Request::Confirm(fact), &read(waiting_for_a_person(mode)));
+            asked.map(|change| change.patch)
+        };
         let annotated = |name: &str, seed: &str| Ok(json!({"metadata": {"annotations": {name: seed}}}));
         assert_eq!(of(Fact::Loss, "Forced"), annotated(CONFIRM_FORCED_MIGRATION, "seed-a"));
         assert_eq!(of(Fact::DestinationLost, "Live"), annotated(CONFIRM_DESTINATION_LOST, "seed-b"));
@@ -259,6 +308,25 @@ mod tests {
         ] {
             assert!(matches!(of(fact, mode), Err(Refusal::OtherMode(..))), "{fact:?} {mode}");
         }
+    }
+
+    #[test]
+    fn loss_is_confirmed_when_it_is_known_and_the_question_says_what_it_is() {
+        let early = change(Request::Confirm(Fact::Loss), &read(running("Forced")));
+        assert!(matches!(early, Err(Refusal::NotKnown(_))));
+        let mut object = waiting_for_a_person("Forced");
+        let asked = change(Request::Confirm(Fact::Loss), &read(object.clone())).expect("a change");
+        let question = asked.question.expect("a question");
+        assert!(question.contains("what seed-a has stored since its snapshot Incr-00000447-00000495-1795845346.gz may be lost: it holds revision 495, taken at 2026-11-28T05:55:46Z."), "{question}");
+        let message = object["status"]["destination"]["steps"][0]["message"]
+            .as_str()
+            .map(|text| text.replace("10 s", "13 s"));
+        object["status"]["destination"]["steps"][0]["message"] = json!(message);
+        let later = change(Request::Confirm(Fact::Loss), &read(object.clone())).expect("a change");
+        assert_eq!(later.question, Some(question), "its age is no other question");
+        object["status"]["destination"]["steps"][0]["state"] = json!("Succeeded");
+        let again = change(Request::Confirm(Fact::Loss), &read(object));
+        assert!(matches!(again, Err(Refusal::Already(..))));
     }
 
     #[test]
