@@ -54,7 +54,14 @@ async fn run_these(checks: &'static [Check], survey: Arc<Survey>, limit: Duratio
             }
         }
     }
+    findings.extend(survey.cut.lock().iter().map(|(plural, most)| not_all(plural, *most)));
     Report { findings }
+}
+
+/// There are more objects than were looked at.
+fn not_all(plural: &str, most: usize) -> Finding {
+    let why = format!("there are more than {most}: the others were not looked at; ask for one namespace");
+    Finding::not_checked("size", plural, why)
 }
 
 async fn within(check: &Check, survey: &Survey, limit: Duration) -> Vec<Finding> {

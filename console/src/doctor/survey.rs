@@ -1,13 +1,17 @@
 //! What is installed in a cluster: kinds, Pods, namespaces, and the time of the API server.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::api::ListParams;
+use parking_lot::Mutex;
 use repot_apimachinery::value::{items_at, text_at};
 use serde_json::Value;
 
-use crate::objects::{Error, Kind, Objects};
+use crate::objects::{Error, Kind, Listed, Objects};
 
 /// Pods of a cluster.
 pub const POD: Kind = Kind::new("", "v1", "Pod", "pods");
@@ -53,6 +57,8 @@ pub struct Survey {
     pub clock: Option<Clock>,
     /// How long the first answer took.
     pub latency: Duration,
+    /// Resources of which there are more objects than are looked at, each with how many are.
+    pub cut: Mutex<BTreeMap<&'static str, usize>>,
 }
 
 /// How far the clock of the API server is ahead of the one of this machine.
@@ -112,10 +118,29 @@ impl Survey {
             version,
             clock: date.map(|date| Clock::new(date, sent, answered)),
             latency: answered.duration_since(sent).unsigned_abs(),
+            cut: Mutex::default(),
         };
         survey.ask_for_kinds().await;
         survey.find_pods(repot_namespace).await;
         Ok(survey)
+    }
+
+    /// As [`Objects::list`], and remembers where there are more objects than are looked at.
+    ///
+    /// # Errors
+    /// Those of the API server.
+    pub async fn list(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        params: ListParams,
+        most: usize,
+    ) -> Result<Listed, Error> {
+        let found = self.objects.list(kind, namespace, params, most).await?;
+        if found.is_cut {
+            self.cut.lock().insert(kind.plural, most);
+        }
+        Ok(found)
     }
 
     async fn ask_for_kinds(&mut self) {
@@ -139,9 +164,9 @@ impl Survey {
     /// In all namespaces, or in the one of Repot where the user may look at no other.
     async fn find_pods(&mut self, repot_namespace: &str) {
         let params = || ListParams::default().labels(POD_LABELS);
-        let mut found = self.objects.list(&POD, None, params(), MOST_PODS).await;
+        let mut found = self.list(&POD, None, params(), MOST_PODS).await;
         if matches!(found, Err(Error::Forbidden { .. })) {
-            found = self.objects.list(&POD, Some(repot_namespace), params(), MOST_PODS).await;
+            found = self.list(&POD, Some(repot_namespace), params(), MOST_PODS).await;
         }
         self.pods = found.map(|listed| listed.items).map_err(|error| error.to_string());
         let pods = self.pods.iter().flatten();

@@ -19,7 +19,7 @@ const MOST: usize = 10_000;
 /// Those of the API server, such as that it is no seed.
 pub async fn hosted_etcds(cluster: &Objects, namespace: Option<&str>) -> Result<Vec<HostedEtcd>> {
     let found = cluster.list(&HOSTED_ETCD, namespace, ListParams::default(), MOST).await?;
-    let mut all: Vec<HostedEtcd> = found.items.iter().map(HostedEtcd::new).collect();
+    let mut all: Vec<HostedEtcd> = found.whole(&HOSTED_ETCD, MOST)?.iter().map(HostedEtcd::new).collect();
     all.sort_by_key(HostedEtcd::key);
     Ok(all)
 }
@@ -53,7 +53,8 @@ pub async fn workflows(
             params = params.fields(&format!("spec.clusterRef.name={name}"));
         }
         let found = cluster.list(&kind.kind(), namespace, params, MOST).await?;
-        Ok::<_, Error>(found.items.iter().map(|object| Workflow::new(kind, object)).collect::<Vec<_>>())
+        let found = found.whole(&kind.kind(), MOST)?;
+        Ok::<_, Error>(found.iter().map(|object| Workflow::new(kind, object)).collect::<Vec<_>>())
     };
     let [backup, restore, migration] = WorkflowKind::ALL;
     let (backups, restores, migrations) = try_join3(of(backup), of(restore), of(migration)).await?;

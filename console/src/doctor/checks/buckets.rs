@@ -25,7 +25,7 @@ const MOST: usize = 2000;
 pub(super) async fn run(survey: &Survey) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for kind in BUCKETS.iter().filter(|kind| survey.serves(kind)) {
-        let found = survey.objects.list(kind, None, ListParams::default(), MOST).await?;
+        let found = survey.list(kind, None, ListParams::default(), MOST).await?;
         findings.extend(found.items.iter().map(|object| judge(kind, object)));
     }
     Ok(findings)

@@ -33,7 +33,7 @@ pub(super) async fn run(survey: &Survey) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for namespace in &survey.namespaces {
         let params = ListParams::default().fields("type=kubernetes.io/tls");
-        let found = survey.objects.list(&SECRET, Some(namespace), params, MOST).await?;
+        let found = survey.list(&SECRET, Some(namespace), params, MOST).await?;
         findings.extend(found.items.iter().map(|secret| serving(secret, survey.now())));
     }
     if findings.is_empty() {

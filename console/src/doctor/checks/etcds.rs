@@ -41,7 +41,7 @@ pub(super) async fn run(survey: &Survey) -> Result<Vec<Finding>> {
     let now = survey.now();
     let mut findings: Vec<Finding> = hosted.iter().flat_map(|one| judge(one, &workflows, now)).collect();
     findings.extend(workflows.iter().filter_map(|one| stuck(one, now)));
-    match survey.objects.list(&ETCD, namespace, ListParams::default(), MOST).await {
+    match survey.list(&ETCD, namespace, ListParams::default(), MOST).await {
         Ok(found) => findings.extend(found.items.iter().flat_map(members)),
         Err(error) => findings.push(failed(NAME, "etcds.druid.gardener.cloud", &error)),
     }

@@ -30,7 +30,7 @@ pub(super) async fn run(survey: &Survey) -> Result<Vec<Finding>> {
         return Ok(vec![Finding::not_checked(NAME, "", "this cluster is no garden of Repot")]);
     }
     let namespace = survey.namespace.as_deref();
-    let found = survey.objects.list(&CONTROL_PLANE_MIGRATION, namespace, ListParams::default(), MOST).await?;
+    let found = survey.list(&CONTROL_PLANE_MIGRATION, namespace, ListParams::default(), MOST).await?;
     let all: Vec<Migration> = found
         .items
         .into_iter()

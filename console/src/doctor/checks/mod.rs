@@ -74,6 +74,7 @@ pub(super) mod tests {
             version: json!({"gitVersion": "v1.33.1", "major": "1", "minor": "33"}),
             clock: None,
             latency: Duration::from_millis(3),
+            cut: parking_lot::Mutex::default(),
         }
     }
 

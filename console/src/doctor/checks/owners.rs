@@ -24,8 +24,7 @@ pub(super) async fn run(survey: &Survey) -> Result<Vec<Finding>> {
     if !survey.serves(&ETCD) {
         return Ok(vec![Finding::not_checked(NAME, "", "this cluster has no Etcds")]);
     }
-    let found =
-        survey.objects.list(&ETCD, survey.namespace.as_deref(), ListParams::default(), MOST_ETCDS).await?;
+    let found = survey.list(&ETCD, survey.namespace.as_deref(), ListParams::default(), MOST_ETCDS).await?;
     let mut with_record: Vec<Value> = found.items.into_iter().filter(has_record).collect();
     let left = with_record.len().saturating_sub(MOST);
     with_record.truncate(MOST);

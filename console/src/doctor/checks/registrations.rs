@@ -20,7 +20,7 @@ pub(in crate::doctor) const API_SERVICE: Kind =
 const MOST: usize = 1000;
 
 pub(super) async fn run(survey: &Survey) -> Result<Vec<Finding>> {
-    let found = survey.objects.list(&API_SERVICE, None, ListParams::default(), MOST).await?;
+    let found = survey.list(&API_SERVICE, None, ListParams::default(), MOST).await?;
     let ours: Vec<&Value> = found.items.iter().filter(|one| is_ours(one)).collect();
     let mut findings: Vec<Finding> = ours.iter().flat_map(|one| judge(one, survey.now())).collect();
     if ours.is_empty() && !survey.served.iter().any(|name| name.ends_with(".migration.gardener.cloud")) {

@@ -28,9 +28,9 @@ pub(super) async fn run(survey: &Survey) -> Result<Vec<Finding>> {
     if !survey.serves(&SEED) {
         return Ok(vec![Finding::not_checked(NAME, "", "this cluster has no Seeds")]);
     }
-    let seeds = survey.objects.list(&SEED, None, ListParams::default(), MOST).await?;
+    let seeds = survey.list(&SEED, None, ListParams::default(), MOST).await?;
     let mut findings: Vec<Finding> = seeds.items.iter().flat_map(judge).collect();
-    match survey.objects.list(&LEASE, Some(LEASES), ListParams::default(), MOST).await {
+    match survey.list(&LEASE, Some(LEASES), ListParams::default(), MOST).await {
         Ok(leases) => findings.extend(leases.items.iter().filter_map(|lease| silent(lease, survey))),
         Err(Error::Forbidden { .. }) => {
             findings.push(Finding::not_checked(NAME, format!("Leases of {LEASES}"), "forbidden"));

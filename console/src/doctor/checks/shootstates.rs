@@ -28,7 +28,7 @@ pub(super) async fn run(survey: &Survey) -> Result<Vec<Finding>> {
         return Ok(vec![Finding::not_checked(NAME, "", "this cluster is no garden of Repot")]);
     }
     let params = ListParams::default().fields(&format!("reason={REASON}"));
-    let found = survey.objects.list(&EVENT, survey.namespace.as_deref(), params, MOST).await?;
+    let found = survey.list(&EVENT, survey.namespace.as_deref(), params, MOST).await?;
     Ok(judge(&found.items, survey.now()))
 }
 

@@ -46,7 +46,7 @@ type ServiceName = (String, String);
 pub(super) async fn run(survey: &Survey) -> Result<Vec<Finding>> {
     let (mut findings, mut ours) = (Vec::new(), Vec::new());
     for kind in [MUTATING, VALIDATING] {
-        let found = survey.objects.list(&kind, None, ListParams::default(), MOST).await?;
+        let found = survey.list(&kind, None, ListParams::default(), MOST).await?;
         ours.extend(found.items.into_iter().filter(is_ours).map(|object| (kind.kind, object)));
     }
     if ours.is_empty() {
@@ -100,7 +100,7 @@ fn service(webhook: &Value) -> Option<ServiceName> {
 
 async fn ready_endpoints(survey: &Survey, (namespace, name): &ServiceName) -> Result<usize> {
     let params = ListParams::default().labels(&format!("{SERVICE_LABEL}={name}"));
-    let slices = survey.objects.list(&ENDPOINT_SLICE, Some(namespace), params, MOST).await?;
+    let slices = survey.list(&ENDPOINT_SLICE, Some(namespace), params, MOST).await?;
     Ok(slices.items.iter().map(ready).sum())
 }
 
