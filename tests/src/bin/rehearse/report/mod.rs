@@ -17,6 +17,9 @@ const SLACK: SignedDuration = SignedDuration::from_secs(2);
 /// A message is no longer than this.
 const LONGEST_MESSAGE: usize = 300;
 
+/// Where more steps ran during a gap, it is too long to tell by them what it comes from.
+const MOST_STEPS: usize = 4;
+
 /// The report of a rehearsal.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -266,9 +269,10 @@ impl Report {
         let running =
             self.steps.iter().filter(|step| step.overlaps(began, began.saturating_add(length).ok()));
         let running: Vec<String> = running.map(|step| format!("{} {}", step.side, step.name)).collect();
-        match running.is_empty() {
-            true => text + " (no step ran)",
-            false => text + &format!(" ({})", running.join(", ")),
+        match running.len() {
+            0 => text + " (no step ran)",
+            1..=MOST_STEPS => text + &format!(" ({})", running.join(", ")),
+            count => text + &format!(" ({count} steps ran)"),
         }
     }
 
