@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 
-import { Browser, step } from "./browser.mjs";
+import { Browser, step, until } from "./browser.mjs";
 import { Garden } from "./garden.mjs";
 import { migrations, seedNames } from "./objects.mjs";
 
@@ -15,6 +15,11 @@ try {
     await step("the page goes on after the API server was away", async () => {
       await page.goto(link);
       await browser.sees("10 Shoots", "main .summary");
+      // Nothing has changed since, so no event tells that the watches go on.
+      await browser.go("#/migrations");
+      const failing = () => page.$$('.notice[data-state="failing"]');
+      await until("migrations to be followed again", async () => (await failing()).length === 0);
+      await browser.go("#/");
       const [one] = migrations(11, seedNames(3)).slice(-1);
       await garden.create(one, "controlplanemigrations");
       await browser.sees("11 Shoots", "main .summary");

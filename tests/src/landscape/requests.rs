@@ -217,7 +217,12 @@ fn retry_after(answer: &Answer) -> Option<Duration> {
 
 /// Name of the object that is created, read and changed by three requests of a client.
 fn name((client, number): (usize, u64)) -> String {
-    format!("{PREFIX}{client}-{}", number / 3)
+    object_name(client, number / 3)
+}
+
+/// Name of an object that a client creates, by how many it has created before.
+pub fn object_name(client: usize, created: u64) -> String {
+    format!("{PREFIX}{client}-{created}")
 }
 
 /// One object is created, read and changed in turn; gives the answer, and the status that it should have.

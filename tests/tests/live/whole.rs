@@ -6,7 +6,7 @@ use repot_tests::wait::until;
 use serde_json::Value;
 
 use super::clients::Clients;
-use super::requests::Requests;
+use super::requests::{self, Requests};
 use super::watches::Watches;
 use crate::migration::story::{self, DEADLINE};
 use crate::migration::world::{SEEDS, World, run};
@@ -23,6 +23,10 @@ pub fn highly_available() -> ControlPlaneOptions {
 
 /// Each is told of every write.
 const WATCHES: usize = 40;
+/// Watches of one object each, beside those. Every fifth object of each client is watched.
+const WATCHES_OF_ONE: usize = 960;
+/// An API server lets a connection have so many streams.
+const WATCHES_PER_CONNECTION: usize = 80;
 
 #[test]
 #[ignore = "minutes, in make soak"]
@@ -31,7 +35,11 @@ fn control_plane_moves_and_no_request_fails() {
         let world = World::create(env, "live", highly_available()).await?;
         let before = world.workload().await?;
         let apis = (0..4).map(|_| world.api()).collect::<Result<Vec<_>>>()?;
-        let watches = Watches::start(apis.clone(), WATCHES).await?;
+        let mut watches = Watches::start(apis.clone(), WATCHES).await?;
+        let more =
+            (0..WATCHES_OF_ONE / WATCHES_PER_CONNECTION).map(|_| world.api()).collect::<Result<Vec<_>>>()?;
+        let names = (0..WATCHES_OF_ONE).map(|at| requests::object_name(at % 4, (at / 4) as u64 * 5));
+        watches.add_of_one(&more, names).await?;
         let requests = Requests::start(apis);
         let clients = Clients::start(env, &world).await?;
         story::create_live(&world, "move", SEEDS).await?;
