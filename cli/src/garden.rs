@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use repot_console::objects::causes;
 
 /// Where the garden is.
 #[derive(Args)]
@@ -52,6 +53,17 @@ impl ClusterFlags {
     }
 }
 
+/// There is no kubeconfig, and no Pod around. The error itself names the same causes several times.
+fn not_found(error: &kube::config::InferConfigError) -> anyhow::Error {
+    let path = std::env::var("KUBECONFIG").ok().filter(|path| !path.is_empty());
+    let what = match path {
+        Some(path) => format!("failed to read the kubeconfig of $KUBECONFIG, {path}"),
+        None => "no cluster is named; use --kubeconfig or $KUBECONFIG".to_owned(),
+    };
+    let why = std::error::Error::source(error).map(causes).unwrap_or_default();
+    anyhow::anyhow!("{what}: {why}")
+}
+
 async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<kube::Config> {
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     Ok(match kubeconfig {
@@ -61,6 +73,6 @@ async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Res
             kube::Config::from_custom_kubeconfig(file, &options).await?
         }
         None if context.is_some() => kube::Config::from_kubeconfig(&options).await?,
-        None => kube::Config::infer().await?,
+        None => kube::Config::infer().await.map_err(|error| not_found(&error))?,
     })
 }

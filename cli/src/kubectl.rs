@@ -55,6 +55,12 @@ pub fn parse() -> Cli {
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
+/// How this program was called: what commands that it names begin with.
+pub fn called() -> &'static str {
+    let program = std::env::args_os().next().unwrap_or_default();
+    if is_plugin(Path::new(&program)) { "kubectl repot" } else { "repot" }
+}
+
 fn is_plugin(program: &Path) -> bool {
     program.file_stem().is_some_and(|name| name == PLUGIN)
 }

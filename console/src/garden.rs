@@ -9,7 +9,7 @@ use serde_json::Value;
 pub use crate::objects::{Error, Result};
 use crate::{
     migration::Migration,
-    objects::{CONTROL_PLANE_MIGRATION, EVENT, Kind, Objects, SHOOT, SHOOT_STATE},
+    objects::{CONTROL_PLANE_MIGRATION, EVENT, Kind, Objects, SHOOT, SHOOT_STATE, SHOOT_STATE_OF_CORE},
 };
 
 /// Most objects that are read at once. Where there are more, nobody knows which of them are missing, so that is an error.
@@ -130,7 +130,10 @@ impl Garden {
     /// # Errors
     /// Those of the API server.
     pub async fn shoot_state(&self, namespace: &str, shoot: &str) -> Result<Option<Value>> {
-        self.0.get(&SHOOT_STATE, Some(namespace), shoot).await
+        match self.0.get(&SHOOT_STATE, Some(namespace), shoot).await? {
+            None => self.0.get(&SHOOT_STATE_OF_CORE, Some(namespace), shoot).await,
+            found => Ok(found),
+        }
     }
 
     /// All objects of a kind with these labels.

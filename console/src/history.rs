@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::{
     garden::{self, Garden},
-    text::one_line,
+    migration::Migration,
+    text::{duration, one_line},
 };
 
 /// One migration of a Shoot, as it is stored.
@@ -29,6 +30,8 @@ pub struct Entry {
     pub destination_seed: String,
     /// When the object was created.
     pub created: Option<Timestamp>,
+    /// From its first step to its end, in seconds; `None` where it has not ended.
+    pub seconds: Option<i64>,
     /// `status.phase`; empty where no controller has recorded one.
     pub phase: String,
     /// Text of `status.message`, empty where there is none.
@@ -67,6 +70,7 @@ impl Entry {
             source_seed: spec.source_seed.clone(),
             destination_seed: spec.destination_seed.clone(),
             created: migration.creation_timestamp().map(|time| time.0),
+            seconds: Migration::new(migration).total_seconds(),
             phase: text("phase"),
             message: text("message"),
             api_outage: field("apiOutage"),
@@ -88,6 +92,9 @@ impl Entry {
             let _ = writeln!(text, "  {what:<13} {}", one_line(says));
         };
         line("created", &format!("{created}, executor {}", self.executor));
+        if let Some(seconds) = self.seconds {
+            line("took", &duration(seconds));
+        }
         if !self.message.is_empty() {
             line("message", &self.message);
         }

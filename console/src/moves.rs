@@ -101,11 +101,14 @@ pub async fn plan(
 ) -> Result<Planned, Error> {
     let Move { namespace, shoot: name, .. } = &asked;
     let all = garden.migrations(Some(namespace), Some(name)).await?;
-    let under_way = all.iter().filter(|one| !one.is_over()).map(|one| one.name.clone()).collect();
+    let open = all.iter().filter(|one| !one.is_over());
+    let under_way: Vec<String> = open.map(|one| one.name.clone()).collect();
     // Who may not read it sees the rest of the preview.
     let state = garden.shoot_state(namespace, name).await.unwrap_or_default();
     let ruling = match shoot {
         _ if asked.mode == Mode::Forced => Ruling::Forced,
+        // The Shoot is between two seeds, so their answers would be about neither.
+        _ if !under_way.is_empty() => Ruling::NotAsked("a migration of the Shoot is under way".to_owned()),
         None => Ruling::NoShoot,
         Some(shoot) => {
             let rules = Rules::new(garden, settings);

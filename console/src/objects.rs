@@ -81,7 +81,9 @@ pub const SEED: Kind = Kind::new(CORE_GROUP, "v1beta1", "Seed", "seeds");
 /// An Event about an object.
 pub const EVENT: Kind = Kind::new("", "v1", "Event", "events");
 /// What has to survive the move of a Shoot.
-pub const SHOOT_STATE: Kind = Kind::new(CORE_GROUP, "v1beta1", "ShootState", "shootstates");
+pub const SHOOT_STATE: Kind = Kind::new(MIGRATION_GROUP, V1ALPHA1, "ShootState", "shootstates");
+/// The same in Gardener's group, where no Gardener serves that.
+pub const SHOOT_STATE_OF_CORE: Kind = Kind::new(CORE_GROUP, V1ALPHA1, "ShootState", "shootstates");
 /// A Shoot of the garden.
 pub const SHOOT: Kind = Kind::new(CORE_GROUP, "v1beta1", "Shoot", "shoots");
 

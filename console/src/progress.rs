@@ -12,6 +12,8 @@ use crate::{
 
 /// A side that has recorded nothing for so long may have no controller. It writes once a minute.
 const SILENT_SECONDS: i64 = 180;
+/// A step that runs no longer than this, or than twice its usual time, needs nobody.
+const LATE_SECONDS: i64 = 120;
 
 /// Where a migration stands.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -92,9 +94,15 @@ impl Progress {
             row.map(|row| row.waits.clone()).unwrap_or_default()
         };
         let running = migration.steps().filter(|(_, step)| step.is_running() && !migration.is_over());
-        let mut open: Vec<(Option<Timestamp>, OpenStep)> = running
-            .map(|(side, step)| (step.started, OpenStep::new(side, step, waits(&step.name), past, now)))
-            .collect();
+        let of = |side, step: &StepRecord| {
+            let mut open = OpenStep::new(side, step, waits(&step.name), past, now);
+            if let Some(table) = table.as_ref().filter(|_| !open.is_late()) {
+                open.message = table.without_advice(&step.name, &step.message).to_owned();
+            }
+            (step.started, open)
+        };
+        let mut open: Vec<(Option<Timestamp>, OpenStep)> =
+            running.map(|(side, step)| of(side, step)).collect();
         open.sort_by_key(|(started, _)| *started);
         Self {
             settled: rows.iter().filter(|row| is_settled(row.step)).count(),
@@ -125,7 +133,8 @@ impl Progress {
         if let Some(time) = migration.point_of_no_return {
             line("no return", &format!("past it since {time}"));
         }
-        if !migration.message.is_empty() {
+        // Steps that run say themselves what they wait for.
+        if !migration.message.is_empty() && self.open.is_empty() {
             line("says", &migration.message);
         }
         if let Some(abort) = &migration.abort
@@ -148,7 +157,7 @@ impl Progress {
         }
         if !migration.sides.is_empty() {
             text.push('\n');
-            text.push_str(&sides(migration, now));
+            text.push_str(&self.sides(migration, now));
         }
         if !self.possible.is_empty() {
             text.push_str(&format!("\nPossible now: {}\n", self.possible.join(", ")));
@@ -173,9 +182,26 @@ impl Progress {
         let rows: Vec<[String; 6]> = std::iter::once(head).chain(self.open.iter().map(row)).collect();
         columns(&rows)
     }
+
+    fn sides(&self, migration: &Migration, now: Timestamp) -> String {
+        let head = ["SIDE", "PHASE", "WROTE", "SAYS"].map(str::to_owned);
+        let row = |side: &SidePart| {
+            let seen = side.observed.map_or_else(String::new, |time| ago(time, now));
+            let is_said = self.open.iter().any(|step| step.side == side.name);
+            let says = if is_said { String::new() } else { side.message.clone() };
+            [side.name.to_owned(), side.phase.clone(), seen, says]
+        };
+        let rows: Vec<[String; 4]> = std::iter::once(head).chain(migration.sides.iter().map(row)).collect();
+        columns(&rows)
+    }
 }
 
 impl OpenStep {
+    /// Whether it takes so long that a person may want to do something.
+    fn is_late(&self) -> bool {
+        self.seconds > LATE_SECONDS.max(2 * self.usual_seconds.unwrap_or_default())
+    }
+
     fn new(side: &'static str, step: &StepRecord, waits: String, past: &Durations, now: Timestamp) -> Self {
         let started = step.started.unwrap_or(now);
         Self {
@@ -188,16 +214,6 @@ impl OpenStep {
             attempts: step.attempts,
         }
     }
-}
-
-fn sides(migration: &Migration, now: Timestamp) -> String {
-    let head = ["SIDE", "PHASE", "WROTE", "SAYS"].map(str::to_owned);
-    let row = |side: &SidePart| {
-        let seen = side.observed.map_or_else(String::new, |time| ago(time, now));
-        [side.name.to_owned(), side.phase.clone(), seen, side.message.clone()]
-    };
-    let rows: Vec<[String; 4]> = std::iter::once(head).chain(migration.sides.iter().map(row)).collect();
-    columns(&rows)
 }
 
 fn silent(migration: &Migration, now: Timestamp) -> Vec<&'static str> {
@@ -226,7 +242,12 @@ fn possible(migration: &Migration) -> Vec<&'static str> {
         ("retry", Request::Retry),
         ("force-shrink", Request::ForceShrink),
     ];
-    all.into_iter().filter(|(_, request)| change(*request, migration).is_ok()).map(|(name, _)| name).collect()
+    // What is asked for before `ApiServes` runs is obeyed then. Nobody needs it before.
+    let is_early = !migration.step("ApiServes").is_some_and(StepRecord::is_running);
+    let is_one = |request: Request| {
+        change(request, migration).is_ok() && !(request == Request::ForceShrink && is_early)
+    };
+    all.into_iter().filter(|(_, request)| is_one(*request)).map(|(name, _)| name).collect()
 }
 
 fn bar(settled: usize, rows: usize) -> String {
@@ -240,7 +261,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::migration::tests::{classic, read};
+    use crate::migration::{
+        Executor, Mode,
+        tests::{classic, read},
+    };
 
     fn running() -> Migration {
         let mut object = classic();
@@ -252,7 +276,9 @@ mod tests {
         let step = &mut object["status"]["destination"]["steps"][1];
         step["state"] = json!("Running");
         step["attempts"] = json!(2);
-        step["message"] = json!("the record still names the source");
+        let row = Table::of(Mode::Classic, Executor::Repot).expect("a table");
+        let advice = row.row("ApiDnsSwitched").expect("a row").advice;
+        step["message"] = json!(format!("the record still names the source; {advice}"));
         read(object)
     }
 
@@ -270,7 +296,6 @@ garden-dev/alpha-to-b  Classic  seed-a -> seed-b  Running for 1m20s, API away fo
   Shoot        garden-dev/alpha, executor Repot
   progress     [##......................] 4 of ROWS steps
   no return    past it since 2026-11-28T05:15:05Z
-  says         destination: ApiServes: no Pod is ready
   silent       the source has recorded nothing lately; does its controller run?
 
 SIDE         STEP                      RUNS  USUALLY  LIMIT  WAITS FOR
@@ -284,6 +309,15 @@ destination  Succeeded
         let rows = Table::of(migration.mode, migration.executor).expect("a table").forward.len();
         let expected = expected.replace("ROWS", &rows.to_string());
         assert_eq!(text, expected, "\n{text}");
+    }
+
+    #[test]
+    fn step_that_takes_long_says_what_a_person_can_do() {
+        let past = Durations::default();
+        let late = now().saturating_add(jiff::SignedDuration::from_mins(3)).expect("a time");
+        let message = |now| Progress::of(&running(), &past, now).open[0].message.clone();
+        assert_eq!(message(now()), "the record still names the source");
+        assert!(message(late).starts_with("the record still names the source; "));
     }
 
     #[test]

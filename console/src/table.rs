@@ -79,6 +79,14 @@ impl Table {
         self.forward.iter().chain(&self.rollback).find(|row| row.step == step)
     }
 
+    /// What a controller says of a step, without what a person can do where it takes long: controllers add that from the beginning.
+    #[must_use]
+    pub fn without_advice<'a>(&self, step: &str, message: &'a str) -> &'a str {
+        let advice = self.row(step).map(|row| row.advice).filter(|advice| !advice.is_empty());
+        let plain = advice.and_then(|advice| message.strip_suffix(advice)?.strip_suffix("; "));
+        plain.unwrap_or(message)
+    }
+
     /// Whether a step stands in the rollback table.
     #[must_use]
     pub fn is_rollback(&self, step: &str) -> bool {

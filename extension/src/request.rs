@@ -11,11 +11,15 @@
 //! Clocks of both sides are compared in step 3, as Gardener does. Where the controller's clock is behind, waiting takes longer and
 //! nothing is accepted too early.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Display, Formatter},
+};
 
 use jiff::{Timestamp, Unit};
 use kube::ResourceExt;
 use repot_api::names;
+use serde::Serialize;
 
 use crate::{
     annotations::{Requested, SeenRequest},
@@ -67,6 +71,29 @@ pub enum Waiting {
     OlderThanRequest,
     /// The operation acted on an older generation of the object.
     OlderGeneration,
+}
+
+impl Display for Waiting {
+    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RequestNotVisible => to.write_str("the request is not seen on it"),
+            Self::NotServed => to.write_str("its controller has not begun"),
+            Self::OtherOperation(None) => {
+                to.write_str("its controller has not begun, and has done nothing before")
+            }
+            Self::OtherOperation(Some(last)) => {
+                write!(to, "its controller has not begun; its last operation is {}", name(last))
+            }
+            Self::NotFinished(state) => write!(to, "its operation is {}", name(state)),
+            Self::OlderThanRequest => to.write_str("its last operation is older than the request"),
+            Self::OlderGeneration => to.write_str("its controller has not seen the newest generation"),
+        }
+    }
+}
+
+/// The name of a variant as the API spells it.
+fn name(value: &impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 impl Request {

@@ -95,7 +95,8 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
 
 fn created_text(migration: &Migration) -> String {
     let Migration { namespace, name, shoot, .. } = migration;
+    let repot = crate::kubectl::called();
     format!(
-        "ControlPlaneMigration {namespace}/{name} is created. Watch it: kubectl repot status {shoot} -n {namespace}\n"
+        "ControlPlaneMigration {namespace}/{name} is created. Watch it: {repot} status {shoot} -n {namespace}\n"
     )
 }

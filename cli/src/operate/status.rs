@@ -11,8 +11,9 @@ use jiff::Timestamp;
 use repot_console::{
     durations::Durations,
     garden::{Error, Garden},
-    migration::Migration,
+    migration::{Migration, StepRecord},
     progress::{Progress, title},
+    table::Table,
     text::{columns, duration, one_line},
 };
 use serde_json::{Value, json};
@@ -187,6 +188,20 @@ pub async fn follow(garden: &Garden, namespace: &str, name: &str, watch: &Watch)
     }
 }
 
+/// What is told of a step that has changed. One that was taken back keeps its times and its message, which say nothing of that.
+fn line(migration: &Migration, side: &str, step: &StepRecord) -> String {
+    let is_back = step.state == "RolledBack";
+    let observed = migration.sides.iter().find(|part| part.name == side).and_then(|part| part.observed);
+    let time = if is_back { observed } else { step.completed.or(step.started) };
+    let time = time.map(|time| time.to_string()).unwrap_or_default();
+    let table = Table::by(migration).filter(|_| step.state != "Failed");
+    let says = table.as_ref().map_or(&*step.message, |table| table.without_advice(&step.name, &step.message));
+    match is_back {
+        true => format!("{time} {side:11} {} {}", step.name, step.state),
+        false => format!("{time} {side:11} {} {}: {}", step.name, step.state, one_line(says)),
+    }
+}
+
 /// What was shown last.
 #[derive(Default)]
 struct Told {
@@ -225,8 +240,7 @@ impl Told {
             if step.state == "Pending" || self.steps.contains(&seen) {
                 continue;
             }
-            let time = step.completed.or(step.started).map(|time| time.to_string()).unwrap_or_default();
-            eprintln!("{time} {side:11} {} {}: {}", step.name, step.state, one_line(&step.message));
+            eprintln!("{}", line(migration, side, step));
             self.steps.retain(|(name, _)| *name != step.name);
             self.steps.push(seen);
         }

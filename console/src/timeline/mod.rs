@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use crate::{
     migration::{Migration, SidePart, StepRecord},
     progress::title,
+    table::Table,
 };
 
 pub use svg::{svg, svg_of};
@@ -62,7 +63,7 @@ impl<'a> Chart<'a> {
     pub fn of(migration: &'a Migration, detail: Detail, now: Timestamp) -> Self {
         Self {
             title: title(migration, now),
-            lanes: lanes(&migration.sides, detail),
+            lanes: lanes(&migration.sides, detail, turned_back(migration)),
             outage: outage(migration),
         }
     }
@@ -72,16 +73,24 @@ impl<'a> Chart<'a> {
     }
 }
 
-/// The lanes of all sides that have bars.
+/// When a migration began to go back: what ran then was not brought to its end. `None` where it does not go back.
+fn turned_back(migration: &Migration) -> Option<Timestamp> {
+    let table = Table::by(migration)?;
+    let back = migration.steps().filter(|(_, step)| table.is_rollback(&step.name));
+    back.filter_map(|(_, step)| step.started).min()
+}
+
+/// The lanes of all sides that have bars. Steps that were not brought to their end do so at `turned_back`.
 #[must_use]
-pub fn lanes(sides: &[SidePart], detail: Detail) -> Vec<Lane<'_>> {
+pub fn lanes(sides: &[SidePart], detail: Detail, turned_back: Option<Timestamp>) -> Vec<Lane<'_>> {
     let is_shown = |step: &&StepRecord| {
         let did_nothing = step.state == "Skipped" && step.seconds().unwrap_or_default() == 0;
         detail == Detail::All || !did_nothing
     };
     let mut lanes = Vec::new();
     for side in sides {
-        let mut bars: Vec<Bar<'_>> = side.steps.iter().filter(is_shown).filter_map(Bar::of_step).collect();
+        let mut bars: Vec<Bar<'_>> =
+            side.steps.iter().filter(is_shown).filter_map(|step| Bar::of_step(step, turned_back)).collect();
         bars.sort_by_key(|bar| bar.from);
         if !bars.is_empty() {
             lanes.push(Lane { side: side.name, bars });
@@ -98,9 +107,11 @@ pub fn outage(migration: &Migration) -> Option<Bar<'_>> {
 }
 
 impl<'a> Bar<'a> {
-    fn of_step(step: &'a StepRecord) -> Option<Self> {
+    fn of_step(step: &'a StepRecord, turned_back: Option<Timestamp>) -> Option<Self> {
         let from = step.started?;
-        let to = step.completed.filter(|to| *to >= from).or((!step.is_running()).then_some(from));
+        let is_left = step.state == "RolledBack" && step.completed.is_none();
+        let ended = step.completed.or(turned_back.filter(|_| is_left));
+        let to = ended.filter(|to| *to >= from).or((!step.is_running()).then_some(from));
         Some(Self { name: &step.name, state: &step.state, from, to })
     }
 

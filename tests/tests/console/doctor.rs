@@ -85,7 +85,7 @@ async fn is_well(kubeconfig: &Path) -> Result<()> {
         &[
             "agrees with that of this machine",
             "no webhook of Repot is registered",
-            "so nothing carries out what is asked for",
+            "without them nothing is carried out",
             "you have the rights for it",
             "0 problems",
         ],

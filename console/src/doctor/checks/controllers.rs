@@ -45,8 +45,8 @@ fn nobody(survey: &Survey) -> Option<Finding> {
     let is_here = survey.serves(&CONTROL_PLANE_MIGRATION) || survey.serves(&HOSTED_ETCD);
     let is_known = is_here && survey.pods.is_ok();
     let says =
-        "neither a Lease nor a Pod of repot-controllers was found, so nothing carries out what is asked for";
-    let advice = "see the value controllers.enabled of the charts; --repot-namespace names another namespace";
+        "neither a Lease nor a Pod of repot-controllers was found; without them nothing is carried out";
+    let advice = "see the value controllers.enabled of the charts; --repot-namespace names another namespace; those that run elsewhere without --leader-elect are not seen";
     is_known.then(|| Finding::warning(NAME, "", says, advice))
 }
 

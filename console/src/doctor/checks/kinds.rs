@@ -32,6 +32,11 @@ pub(super) async fn run(survey: &Survey) -> Result<Vec<Finding>> {
         (true, false) => findings.push(Finding::ok(NAME, group, "the kinds of gardens are served")),
         (false, true) => findings.push(Finding::ok(NAME, group, "the kinds of seeds are served")),
         (false, false) if is_unknown(group) => {}
+        (false, false) if survey.serves(&ETCD) => findings.push(Finding::ok(
+            NAME,
+            group,
+            "no kind of Repot is served here; a seed where controllers move control planes alone needs none",
+        )),
         (false, false) => findings.push(Finding::problem(
             NAME,
             group,

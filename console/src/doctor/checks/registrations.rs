@@ -8,7 +8,7 @@ use super::certificates::bundle;
 use crate::{
     doctor::{finding::Finding, survey::Survey},
     etcd::hosted::conditions,
-    objects::{Kind, Result},
+    objects::{ETCD, Kind, Result},
 };
 
 /// Name of the check.
@@ -23,7 +23,11 @@ pub(super) async fn run(survey: &Survey) -> Result<Vec<Finding>> {
     let found = survey.list(&API_SERVICE, None, ListParams::default(), MOST).await?;
     let ours: Vec<&Value> = found.items.iter().filter(|one| is_ours(one)).collect();
     let mut findings: Vec<Finding> = ours.iter().flat_map(|one| judge(one, survey.now())).collect();
-    if ours.is_empty() && !survey.served.iter().any(|name| name.ends_with(".migration.gardener.cloud")) {
+    let is_plain_seed = survey.serves(&ETCD);
+    if ours.is_empty()
+        && !is_plain_seed
+        && !survey.served.iter().any(|name| name.ends_with(".migration.gardener.cloud"))
+    {
         findings.push(Finding::problem(
             NAME,
             "v1alpha1.migration.gardener.cloud",

@@ -282,7 +282,7 @@ pub(super) fn is_in_other_hands<K: ExtensionObject>(object: &K) -> bool {
 fn pending<K: ExtensionObject>(object: &K) -> Option<String> {
     match progress(object) {
         Ok(Progress::Done) => None,
-        Ok(Progress::Waiting(waiting)) => Some(format!("{waiting:?}")),
+        Ok(Progress::Waiting(waiting)) => Some(waiting.to_string()),
         Ok(Progress::Failed { description, .. }) => Some(description),
         Err(error) => Some(error.to_string()),
     }

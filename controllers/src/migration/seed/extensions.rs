@@ -153,7 +153,7 @@ fn pending<K: ExtensionObject>(object: &K, operation: ExtensionOperation) -> Opt
     let progress = Request::recorded(requested(operation), time).map(|request| request.progress(object));
     match progress {
         Ok(Progress::Done) => None,
-        Ok(Progress::Waiting(waiting)) => Some(format!("{waiting:?}")),
+        Ok(Progress::Waiting(waiting)) => Some(waiting.to_string()),
         Ok(Progress::Failed { description, .. }) => Some(description),
         Err(error) => Some(error.to_string()),
     }

@@ -17,7 +17,7 @@ const LARGEST: u64 = 1000 * MB;
 /// Rehearse a flow on this machine: a garden, two seeds and a Shoot under load, with real programs, and a report of what was seen.
 ///
 /// Everything is in one directory, and ends with the rehearsal or on Ctrl-C. Progress goes to standard error, the report to standard
-/// output. Only root can run it, because Pods get network namespaces. It needs about 4 GiB of memory and ten minutes.
+/// output. Only root can run it, because Pods get network namespaces. It needs about 4 GiB of memory, and three to eight minutes.
 /// Exit codes: 0 everything that is promised was seen, 3 it was not, 2 bad usage, 1 failure, 130 ended by a signal.
 ///
 ///     repot rehearse live --rtt 180ms

@@ -25,8 +25,9 @@ const SHORT_STEP_TIMEOUT: &str = "90s";
 /// What remains is removed, and clients are answered, within this time.
 const DEADLINE: Duration = Duration::from_secs(600);
 const SUCCEEDED: &[&str] = &["Succeeded"];
-const ROLLED_BACK: &[&str] = &["RolledBack"];
-const EITHER: &[&str] = &["Succeeded", "RolledBack"];
+/// A person may call off what does not go on.
+const ROLLED_BACK: &[&str] = &["RolledBack", "Cancelled"];
+const EITHER: &[&str] = &["Succeeded", "RolledBack", "Cancelled"];
 const FAILBACK_DONE: &[&str] = &["Failback Done"];
 
 /// What was seen of a flow.

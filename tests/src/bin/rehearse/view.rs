@@ -91,7 +91,7 @@ impl View {
             Some(migration) => Chart::of(migration, Detail::Applied, now),
             None => Chart {
                 title: format!("{}  {}", self.name, self.phase),
-                lanes: lanes(&self.sides, Detail::Applied),
+                lanes: lanes(&self.sides, Detail::Applied, None),
                 outage: None,
             },
         }

@@ -1,5 +1,7 @@
 //! `repot drain`: all Shoots of a seed go away.
 
+mod report;
+
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
@@ -25,6 +27,7 @@ use repot_console::{
 };
 use serde_json::{Value, json};
 
+use self::report::{named, report, tell, words};
 use super::{NO, Output, agree, answer, plan::By};
 use crate::{garden::GardenFlags, run::stop_on_signals, webhook::default_settings};
 
@@ -37,7 +40,7 @@ const READ_FAILURES: u32 = 20;
 /// Shoots with a higher number in their annotation migration.gardener.cloud/drain-priority go first. The rules of the webhooks choose among
 /// the seeds: those of the same region first, then those with the fewest Shoots. Without --yes it asks on a terminal. Progress goes to standard error, a report to
 /// standard output. After Ctrl-C no other Shoot begins; those that have begun go on. The same command goes on from where it was left.
-/// Exit codes: 0 all have left, 3 some have not, 2 bad usage, 1 failure.
+/// Exit codes: 0 all have left, or would begin with --dry-run; 3 some have not; 2 bad usage; 1 failure.
 ///
 ///     repot drain seed-a --live --max-parallel 5 --kubeconfig garden.yaml
 ///     kubectl repot drain seed-a --to seed-b --to seed-c --selector env=test --yes
@@ -153,8 +156,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     let first = memory.progress(&work.seed, &seen.shoots, &seen.migrations, &work.limits);
     let waiting = first.values().filter(|one| **one == Progress::Waiting).count();
     if flags.dry_run {
-        eprint!("{}", work.preview(&seen, &memory, &first).await);
-        return report(flags.output, &first);
+        return work.preview(&seen, &memory, &first, flags.output).await;
     }
     let outage =
         if flags.live { "Both seeds serve meanwhile." } else { "The API of each is away for a while." };
@@ -166,17 +168,6 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     }
     let last = work.to_its_end(memory, flags.timeout).await?;
     report(flags.output, &last)
-}
-
-fn report(output: Output, all: &Report) -> anyhow::Result<ExitCode> {
-    let line = |((namespace, name), progress): (&Key, &Progress)| {
-        let mut line = json!(progress);
-        line["namespace"] = json!(namespace);
-        line["shoot"] = json!(name);
-        line
-    };
-    answer(output, &json!({"shoots": all.iter().map(line).collect::<Vec<_>>()}), |_| text(all))?;
-    Ok(if all.values().all(Progress::has_left) { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
 impl Work {
@@ -283,7 +274,7 @@ impl Work {
         };
         let refused = |error: serde_json::Error| NotBegun::Refused(error.to_string());
         let new = object(&asked, None, None, Timestamp::now()).map_err(refused)?;
-        // A lost answer is no harm: the next look finds the migration, and until then the Shoot has one that waits.
+        // Where the answer is lost, the next look finds the migration.
         let created = self.garden.create(&key.0, &new, false).await.map_err(NotBegun::of)?;
         Ok(Some(Begun { migration: created.metadata.name.unwrap_or_default(), to }))
     }
@@ -326,18 +317,40 @@ impl Work {
         }
     }
 
-    async fn preview(&self, seen: &Seen, memory: &Memory, report: &Report) -> String {
+    /// What would be done: where each Shoot would go, or why it would not.
+    async fn preview(
+        &self,
+        seen: &Seen,
+        memory: &Memory,
+        report: &Report,
+        output: Output,
+    ) -> anyhow::Result<ExitCode> {
         let all = Limits { most: usize::MAX, ..self.limits.clone() };
-        let mut text = String::new();
-        for key in memory.next(report, &all) {
-            let to = self.destination(&key, seen, &BTreeMap::new()).await;
-            let to = match to {
-                Ok(to) => to.unwrap_or_default(),
-                Err(NotBegun::Refused(why) | NotBegun::NotNow(why)) => why,
+        let mode = self.mode.name();
+        let (mut text, mut lines, mut is_fine) = (String::new(), Vec::new(), true);
+        let begins = memory.next(report, &all);
+        for (key, progress) in report {
+            let shoot = format!("{}/{}", key.0, key.1);
+            if !begins.contains(key) {
+                is_fine &= progress.has_left() || matches!(progress, Progress::Moving { .. });
+                let _ = writeln!(text, "{shoot}  {}", one_line(&words(progress)));
+                lines.push(named(json!(progress), key));
+                continue;
+            }
+            let (to, against) = match self.destination(key, seen, &BTreeMap::new()).await {
+                Ok(to) => (to, None),
+                Err(NotBegun::Refused(why) | NotBegun::NotNow(why)) => (None, Some(why)),
             };
-            let _ = writeln!(text, "{}/{} -> {to}", key.0, key.1);
+            is_fine &= against.is_none();
+            let says =
+                against.clone().unwrap_or_else(|| format!("-> {}, {mode}", to.as_deref().unwrap_or("?")));
+            let _ = writeln!(text, "{shoot}  {}", one_line(&says));
+            lines.push(named(json!({"state": "Waiting", "to": to, "mode": mode, "against": against}), key));
         }
-        text
+        let _ =
+            writeln!(text, "{} of {} Shoots would begin; nothing was changed", begins.len(), report.len());
+        answer(output, &json!({"shoots": lines}), |_| text)?;
+        Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::from(NO) })
     }
 }
 
@@ -345,40 +358,4 @@ impl NotBegun {
     fn of(error: garden::Error) -> Self {
         if error.is_transient() { Self::NotNow(error.to_string()) } else { Self::Refused(error.to_string()) }
     }
-}
-
-/// What has changed since it was told last.
-fn tell(all: &Report, told: Option<&Report>) {
-    let done = all.values().filter(|one| one.has_left()).count();
-    for (key, progress) in all {
-        let is_new = told.and_then(|told| told.get(key)) != Some(progress);
-        if is_new && *progress != Progress::Waiting {
-            eprintln!("{done}/{} {}/{} {}", all.len(), key.0, key.1, one_line(&words(progress)));
-        }
-    }
-}
-
-fn words(progress: &Progress) -> String {
-    match progress {
-        Progress::Waiting => "not begun".to_owned(),
-        Progress::Moving { migration, to, message } => format!("on its way to {to} ({migration}): {message}"),
-        Progress::Done { to } => format!("is at {to}"),
-        Progress::Failed { migration, message } => format!("has failed ({migration}): {message}"),
-        Progress::Refused { message } => format!("refused: {message}"),
-        Progress::Skipped { message } => format!("left alone: {message}"),
-        Progress::Gone => "is not at the seed any more".to_owned(),
-    }
-}
-
-fn text(all: &Report) -> String {
-    let width =
-        all.keys().map(|(namespace, name)| namespace.len() + name.len() + 1).max().unwrap_or_default();
-    let mut text = String::new();
-    for ((namespace, name), progress) in all {
-        let shoot = format!("{namespace}/{name}");
-        let _ = writeln!(text, "{shoot:width$}  {}", one_line(&words(progress)));
-    }
-    let done = all.values().filter(|one| one.has_left()).count();
-    let _ = writeln!(text, "{done} of {} Shoots have left", all.len());
-    text
 }
