@@ -54,6 +54,13 @@ enum Task {
     Rotate(RotateFlags),
 }
 
+impl Flags {
+    /// Whether it keeps certificates valid until it is stopped.
+    pub fn is_server(&self) -> bool {
+        matches!(self.task, Task::Manage(_))
+    }
+}
+
 /// Where certificates are, and for whom.
 #[derive(Args)]
 struct KeptFlags {

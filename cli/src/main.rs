@@ -84,17 +84,14 @@ enum Role {
 }
 
 impl Role {
-    /// Whether this runs until it is stopped. All others are commands, which end and say themselves what failed.
+    /// Whether this runs in a Pod until it is stopped. All others are commands of people, which say themselves what failed.
     fn is_server(&self) -> bool {
-        matches!(
-            self,
-            Self::Dev(_)
-                | Self::Apiserver(_)
-                | Self::Webhook(_)
-                | Self::EtcdAgent(_)
-                | Self::Controllers(_)
-                | Self::WatchdogProxy(_)
-        )
+        match self {
+            Self::Dev(_) | Self::Apiserver(_) | Self::Webhook(_) | Self::EtcdAgent(_) => true,
+            Self::Controllers(_) | Self::WatchdogProxy(_) => true,
+            Self::Certs(flags) => flags.is_server(),
+            _ => false,
+        }
     }
 
     /// What is traced, and the layer that traces it.

@@ -220,6 +220,12 @@ alpha-forced  Forced  seed-a -> seed-b  Succeeded
     }
 
     #[test]
+    fn migration_that_has_ended_says_how_long_it_took() {
+        let object = crate::migration::tests::classic();
+        assert!(text(&[entry(&object)], 10).contains("\n  took          1m05s\n"));
+    }
+
+    #[test]
     fn migration_that_nobody_has_begun_is_told() {
         let object = json!({
             "metadata": {"name": "beta-1"},

@@ -26,7 +26,7 @@ pub struct Rules {
 
 /// What the rules say of a move.
 pub enum Ruling {
-    /// They were asked.
+    /// Their answer about this Shoot and this seed.
     Asked(Box<preflight::Answer>),
     /// They are about Shoots, and there is none.
     NoShoot,
@@ -233,18 +233,10 @@ pub async fn past(garden: &Garden, namespace: &str) -> garden::Result<Vec<Migrat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::migration::Executor;
+    use crate::preview::tests::asked;
 
     fn planned(mode: Mode, ruling: Ruling, under_way: &[&str]) -> Planned {
-        let asked = Move {
-            namespace: "garden-dev".to_owned(),
-            shoot: "alpha".to_owned(),
-            source_seed: "seed-a".to_owned(),
-            destination_seed: "seed-b".to_owned(),
-            mode,
-            executor: Executor::Repot,
-        };
-        let preview = Preview::new(asked, &Durations::default(), None, &json!({})).expect("a flow");
+        let preview = Preview::new(asked(mode), &Durations::default(), None, &json!({})).expect("a flow");
         Planned { preview, ruling, under_way: under_way.iter().map(|name| (*name).to_owned()).collect() }
     }
 

@@ -50,7 +50,7 @@ pub enum Error {
     /// The garden does not answer.
     #[error("{server} does not answer within {} s", ANSWER_DEADLINE.as_secs())]
     Late {
-        /// Which.
+        /// URL of its API server.
         server: String,
     },
 }

@@ -66,9 +66,9 @@ pub enum Output {
     Text,
     /// The same with more columns
     Wide,
-    /// JSON, for programs
+    /// One JSON document, for programs
     Json,
-    /// YAML, for programs
+    /// One YAML document, for programs
     Yaml,
 }
 

@@ -7,7 +7,11 @@ use jiff::Timestamp;
 use repot_api::names::{
     CONFIRM_DESTINATION_LOST, CONFIRM_FORCED_MIGRATION, CONFIRM_SOURCE_OFF, CONFIRM_SOURCE_STOPPED,
 };
-use repot_plan::{ledger::NOT_CONFIRMED, migration::Step, named::Named};
+use repot_plan::{
+    ledger::NOT_CONFIRMED,
+    migration::{Step, lost},
+    named::Named,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -208,10 +212,7 @@ fn loss(migration: &Migration) -> Result<String, Refusal> {
         Some(("Succeeded", _)) => Err(Refusal::Already(migration.key(), "confirmed")),
         Some(("Running", NOT_CONFIRMED)) => {
             let message = step.map(|step| one_line(&step.message)).unwrap_or_default();
-            // Its age, in seconds, is another one each time.
-            let says = message.split("; confirm it").next().unwrap_or_default();
-            let says = says.split(" and is ").next().unwrap_or_default();
-            let says = says.replacen("the source", &migration.source_seed, 1);
+            let says = lost::lasting_part(&message).replacen("the source", &migration.source_seed, 1);
             let taken = snapshot_time(&says).map(|time| format!(", taken at {time}")).unwrap_or_default();
             Ok(format!("{says}{taken}."))
         }
@@ -240,9 +241,11 @@ pub(crate) mod tests {
     use super::*;
     use crate::migration::tests::{classic, read};
 
-    fn running(mode: &str) -> Value {
+    /// One that has just begun.
+    pub(crate) fn running(mode: &str) -> Value {
         let mut object = classic();
         object["spec"]["mode"] = json!(mode);
+        object["metadata"]["resourceVersion"] = json!("41");
         object["status"] = json!({"phase": "Running"});
         object
     }

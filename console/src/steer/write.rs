@@ -80,23 +80,17 @@ fn versioned(mut patch: Value, object: &ControlPlaneMigration) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        migration::tests::classic,
-        steer::{Fact, tests::waiting_for_a_person},
+    use crate::steer::{
+        Fact,
+        tests::{running as running_object, waiting_for_a_person},
     };
 
     fn waiting(mode: &str) -> ControlPlaneMigration {
-        let mut object = waiting_for_a_person(mode);
-        object["metadata"]["resourceVersion"] = json!("41");
-        serde_json::from_value(object).expect("a migration")
+        serde_json::from_value(waiting_for_a_person(mode)).expect("a migration")
     }
 
     fn running(mode: &str) -> ControlPlaneMigration {
-        let mut object = classic();
-        object["metadata"]["resourceVersion"] = json!("41");
-        object["spec"]["mode"] = json!(mode);
-        object["status"] = json!({"phase": "Running"});
-        serde_json::from_value(object).expect("a migration")
+        serde_json::from_value(running_object(mode)).expect("a migration")
     }
 
     #[test]

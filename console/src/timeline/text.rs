@@ -129,6 +129,18 @@ destination MoveCommitted                                            =  1s
     }
 
     #[test]
+    fn step_that_was_not_brought_to_its_end_ran_until_the_migration_went_back() {
+        let mut object = classic();
+        let step = |name: &str, state: &str, from: &str| serde_json::json!({"name": name, "state": state, "startTime": format!("2026-11-28T05:{from}Z")});
+        object["status"] = serde_json::json!({"phase": "RolledBack", "source": {"phase": "RolledBack", "steps": [
+            step("StateSynced", "RolledBack", "14:10"), step("SourceApiRestored", "Running", "14:30"),
+        ]}});
+        let text = text(&read(object), Detail::Applied, 80, Charset::Ascii, now());
+        let bar = text.lines().find(|line| line.contains("StateSynced")).unwrap_or_default();
+        assert!(bar.ends_with("20s rolled back"), "{text}");
+    }
+
+    #[test]
     fn migration_that_has_not_begun_has_no_bars() {
         let mut object = classic();
         object["status"] = serde_json::json!({});

@@ -74,28 +74,20 @@ mod tests {
     use repot_controllers::migration::api::ControlPlaneMigration;
 
     use super::*;
-    use crate::{migration::tests::classic, steer::tests::waiting_for_a_person};
-
-    fn running(mode: &str) -> ControlPlaneMigration {
-        let mut object = classic();
-        object["metadata"]["resourceVersion"] = json!("41");
-        object["spec"]["mode"] = json!(mode);
-        object["status"] = json!({"phase": "Running"});
-        serde_json::from_value(object).expect("a migration")
-    }
+    use crate::steer::tests::{running, waiting_for_a_person};
 
     #[test]
     fn page_is_offered_what_would_be_obeyed() {
-        let of = |object: &ControlPlaneMigration| -> Vec<&str> {
-            possible(&Migration::new(object)).iter().map(|possible| possible.name).collect()
+        let of = |object: Value| -> Vec<&str> {
+            let object: ControlPlaneMigration = serde_json::from_value(object).expect("a migration");
+            possible(&Migration::new(&object)).iter().map(|possible| possible.name).collect()
         };
-        let names = |mode| of(&running(mode));
+        let names = |mode| of(running(mode));
         assert_eq!(names("Classic"), ["pause", "abort", "abort-force"]);
         let live = ["pause", "abort", "abort-force", "force-shrink", "confirm-destination-lost"];
         assert_eq!(names("Live"), live);
         let forced = ["pause", "abort", "abort-force", "confirm-loss", "confirm-source-controllers-stopped"];
-        let waiting = serde_json::from_value(waiting_for_a_person("Forced")).expect("a migration");
-        assert_eq!(of(&waiting), forced);
+        assert_eq!(of(waiting_for_a_person("Forced")), forced);
         assert!(!names("Forced").contains(&"confirm-loss"), "it is not known yet what may be lost");
     }
 }

@@ -32,10 +32,11 @@ pub(super) async fn run(survey: &Survey) -> Result<Vec<Finding>> {
         (true, false) => findings.push(Finding::ok(NAME, group, "the kinds of gardens are served")),
         (false, true) => findings.push(Finding::ok(NAME, group, "the kinds of seeds are served")),
         (false, false) if is_unknown(group) => {}
-        (false, false) if survey.serves(&ETCD) => findings.push(Finding::ok(
+        (false, false) if survey.serves(&ETCD) => findings.push(Finding::warning(
             NAME,
             group,
-            "no kind of Repot is served here; a seed where controllers move control planes alone needs none",
+            "no kind of Repot is served here, so there are neither HostedEtcds nor EtcdBackups",
+            "install the chart repot-seed with its API server; a seed whose controllers move control planes alone needs none",
         )),
         (false, false) => findings.push(Finding::problem(
             NAME,
@@ -89,6 +90,13 @@ mod tests {
         let survey = Survey { served: served.iter().map(|name| (*name).to_owned()).collect(), ..survey() };
         let findings = run(&survey).await.expect("findings");
         findings.into_iter().map(|finding| (finding.severity, finding.subject)).collect()
+    }
+
+    #[tokio::test]
+    async fn cluster_without_kinds_is_a_problem_unless_it_has_etcds() {
+        let group = "migration.gardener.cloud".to_owned();
+        assert_eq!(of(&[]).await, [(Severity::Problem, group.clone())]);
+        assert_eq!(of(&["etcds.druid.gardener.cloud"]).await, [(Severity::Warning, group)]);
     }
 
     #[tokio::test]

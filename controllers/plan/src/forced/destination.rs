@@ -1,15 +1,16 @@
 //! Rows of the destination: what is lost is confirmed, ownership is taken from a source that does not answer, and its etcd begins anew
 //! from the bucket of the source.
 
-use repot_api::names::{CONFIRM_FORCED_MIGRATION, CONFIRM_SOURCE_STOPPED};
+use repot_api::names::CONFIRM_SOURCE_STOPPED;
 
 use crate::{
-    ledger::{Check, NOT_CONFIRMED, SOURCE_CONTROLLERS_MAY_RUN},
+    ledger::{Check, SOURCE_CONTROLLERS_MAY_RUN},
     migration::{
         Loss, Notes, Side, Step,
         context::{Context, destination},
         destination::{is_awake, own_id},
         effect::Effect,
+        lost,
         observed::{DestinationFacts, FinalSnapshot, OwnerRecord, TunnelClient, Workloads},
         standby::does_serve_from,
         tunnel,
@@ -25,21 +26,8 @@ pub(super) fn is_loss_confirmed(context: &Context) -> Check {
             Check::waiting("OwnerUnknown", "the servers of the zone do not agree, or do not answer")
         }
         (Some(newest), _) => {
-            let age = context.now.since(newest.created).as_secs();
-            let lost = format!(
-                "what the source has stored since its snapshot {} may be lost: it holds revision {} and is {age} s old",
-                newest.name, newest.revision
-            );
-            match request.confirmed {
-                true => Check::Met(format!("confirmed: {lost}")),
-                false => Check::waiting(
-                    NOT_CONFIRMED,
-                    format!(
-                        "{lost}; confirm it by annotation {CONFIRM_FORCED_MIGRATION}={}",
-                        request.source_seed
-                    ),
-                ),
-            }
+            let confirmed = (request.confirmed, &*request.source_seed);
+            lost::is_confirmed(newest, "may be lost", confirmed, context.now)
         }
     })
 }

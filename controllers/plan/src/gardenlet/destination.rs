@@ -1,7 +1,5 @@
 //! Rows of the destination: backups and ShootState are brought where gardenlet looks for them.
 
-use repot_api::names::CONFIRM_FORCED_MIGRATION;
-
 use super::{
     effect::Effect,
     flow::{Context, destination},
@@ -10,8 +8,8 @@ use super::{
     step::Step,
 };
 use crate::{
-    ledger::{Check, NOT_CONFIRMED},
-    migration::{Loss, observed::SourceSnapshot},
+    ledger::Check,
+    migration::{Loss, lost, observed::SourceSnapshot},
 };
 
 /// More than gardener-apiserver takes in one request; etcd takes less by default.
@@ -41,21 +39,7 @@ pub(super) fn is_loss_confirmed(context: &Context) -> Check {
         let Some(newest) = &facts.source_newest else {
             return Check::waiting("NoSnapshot", "the newest snapshot of the source is not known");
         };
-        let age = context.now.since(newest.created).as_secs();
-        let lost = format!(
-            "what the source has stored since its snapshot {} is lost: it holds revision {} and is {age} s old",
-            newest.name, newest.revision
-        );
-        match request.confirmed {
-            true => Check::Met(format!("confirmed: {lost}")),
-            false => Check::waiting(
-                NOT_CONFIRMED,
-                format!(
-                    "{lost}; confirm it by annotation {CONFIRM_FORCED_MIGRATION}={}",
-                    request.source_seed
-                ),
-            ),
-        }
+        lost::is_confirmed(newest, "is lost", (request.confirmed, &request.source_seed), context.now)
     })
 }
 

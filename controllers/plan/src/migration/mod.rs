@@ -30,6 +30,7 @@ pub(crate) mod garden;
 mod garden_facts;
 pub(crate) mod going_back;
 pub(crate) mod ignored;
+pub mod lost;
 mod notes;
 pub(crate) mod retry;
 pub(crate) mod rows;
