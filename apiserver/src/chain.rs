@@ -211,7 +211,7 @@ async fn form(server: &Server, call: &Call, response: Response<Body>, failed: bo
     let work = server.heavy.of(call.user.flow());
     let response = protobuf::answer(call, &work, response, failed).await;
     let response = if pretty::wanted(call) { pretty::answer(&work, response) } else { response };
-    if server.limits.compression { compress::answer(call, &work, response).await } else { response }
+    compress::answer(server.limits.compression, call, &work, response).await
 }
 
 /// What every answer says.

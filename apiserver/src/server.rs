@@ -11,6 +11,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     admission::follow::Admission,
     audit::Auditor,
+    compress::Compression,
     connection_shares::{CONNECTIONS, ConnectionLimits, ConnectionShares},
     delegation::{GroupConflict, Namespaces},
     endpoints::watch::Watching,
@@ -52,8 +53,8 @@ pub struct Limits {
     pub connections: ConnectionLimits,
     /// How likely a request is the last on its connection.
     pub goaway_chance: f64,
-    /// Whether long answers are compressed for clients that take gzip.
-    pub compression: bool,
+    /// When long answers are compressed for clients that take gzip.
+    pub compression: Compression,
     /// Watches that one user may have at once; anonymous users together a twentieth of it.
     pub watches_per_user: usize,
     /// A watch is ended whose client has taken nothing for so long although there was something to take.
@@ -77,7 +78,7 @@ impl Default for Limits {
                 authenticated: CONNECTIONS,
             },
             goaway_chance: 0.0,
-            compression: true,
+            compression: Compression::Auto,
             watches_per_user: 2000,
             watch_stall: Duration::from_secs(30),
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use repot_apiserver::{
+    compress::Compression,
     listen::Shutdown,
     tls::{MinVersion, NamedFiles, Options, Protocol, ServingFiles},
 };
@@ -25,9 +26,10 @@ pub struct ServingFlags {
     /// How likely a request over HTTP/2 is the last on its connection, from 0 to 0.02, so that clients spread over servers
     #[arg(long, default_value_t = 0.0, value_name = "CHANCE", value_parser = chance)]
     pub goaway_chance: f64,
-    /// Whether answers above 128 KiB are compressed for clients that take gzip
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
-    pub response_compression: bool,
+    /// When answers above 128 KiB are compressed for clients that take gzip: auto, always or never. auto: where a request came
+    /// from an address outside of private networks, by X-Forwarded-For and the connection
+    #[arg(long, default_value_t, value_name = "WHEN")]
+    pub response_compression: Compression,
 
     /// Over how long watches end when the server stops
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration)]

@@ -1,6 +1,7 @@
 //! Answers in gzip, for clients that take it: piece by piece and off the threads that serve connections, so that neither
 //! memory nor other requests pay for it.
 
+mod choice;
 mod encoder;
 
 use axum::body::Body;
@@ -9,8 +10,9 @@ use futures::{Stream, StreamExt, stream};
 use http::{HeaderValue, Method, Response, header};
 use tokio::sync::mpsc;
 
+pub use self::choice::{Compression, UnknownCompression};
 use self::encoder::Encoder;
-use crate::{call::Call, heavy::UserWork, negotiate};
+use crate::{call::Call, heavy::UserWork};
 
 /// Shorter answers go as they are, as kube-apiserver's do.
 const THRESHOLD: u64 = 128 << 10;
@@ -19,10 +21,15 @@ const BATCH: usize = 256 << 10;
 /// Compressed batches that may wait for the connection.
 const BATCHES_AHEAD: usize = 2;
 
-/// Compresses an answer where its client takes gzip and it is long enough. Watches never are: a line must not wait for
-/// others in a compressor.
-pub async fn answer(call: &Call, work: &UserWork, response: Response<Body>) -> Response<Body> {
-    let wanted = negotiate::gzip(&call.headers) && call.method != Method::HEAD;
+/// Compresses an answer where its client takes gzip, `choice` says so and it is long enough. Watches never are: a line must not
+/// wait for others in a compressor.
+pub(crate) async fn answer(
+    choice: Compression,
+    call: &Call,
+    work: &UserWork,
+    response: Response<Body>,
+) -> Response<Body> {
+    let wanted = choice.applies(&call.headers, call.peer.address) && call.method != Method::HEAD;
     if !wanted || call.info.long_running() || response.headers().contains_key(header::CONTENT_ENCODING) {
         return response;
     }
@@ -174,7 +181,8 @@ mod tests {
             (call(Method::GET, "/apis/g/v1/rs?watch=1", "gzip"), pieces(&long), &long, false),
         ] {
             let (coded, plain) =
-                whole(answer(&call, &UserWork::for_tests(), Response::new(body)).await).await;
+                whole(answer(Compression::Always, &call, &UserWork::for_tests(), Response::new(body)).await)
+                    .await;
             assert_eq!((coded, plain == *text), (expected, true), "{:?}", call.headers);
         }
     }
@@ -184,7 +192,13 @@ mod tests {
         let good = stream::iter((0..100).map(|_| Ok(Bytes::from(text(5000)))));
         let source = good.chain(stream::iter([Err(std::io::Error::other("damaged"))]));
         let call = call(Method::GET, "/apis/g/v1/rs/a", "gzip");
-        let response = answer(&call, &UserWork::for_tests(), Response::new(Body::from_stream(source))).await;
+        let response = answer(
+            Compression::Always,
+            &call,
+            &UserWork::for_tests(),
+            Response::new(Body::from_stream(source)),
+        )
+        .await;
         assert!(response.headers().contains_key(header::CONTENT_ENCODING));
         assert!(response.into_body().collect().await.is_err(), "a damaged answer looked whole");
     }
@@ -199,8 +213,14 @@ mod tests {
             Ok::<_, std::io::Error>(Bytes::from(random))
         });
         let call = call(Method::GET, "/apis/g/v1/rs/a", "gzip");
-        let mut body =
-            answer(&call, &UserWork::for_tests(), Response::new(Body::from_stream(source))).await.into_body();
+        let mut body = answer(
+            Compression::Always,
+            &call,
+            &UserWork::for_tests(),
+            Response::new(Body::from_stream(source)),
+        )
+        .await
+        .into_body();
         body.frame().await.expect("a frame").expect("data");
         // One in the client's hand, two in the queue, one at its door, one being made.
         let before = read.load(std::sync::atomic::Ordering::Relaxed);

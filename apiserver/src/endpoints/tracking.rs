@@ -94,6 +94,9 @@ pub(super) async fn replaced(
 /// What others have made of who owns what stays only where it can be read. What else they change is nobody's, as in
 /// kube-apiserver.
 pub(super) fn keep_readable(request: &Request<'_>, meta: &mut ObjectMeta, owners: Option<Box<RawValue>>) {
+    if owners.as_deref().map(RawValue::get) == meta.managed_fields.as_deref().map(RawValue::get) {
+        return; // Nobody has changed them.
+    }
     let Some(Err(error)) = meta.managed_fields.as_deref().map(managed::validate) else { return };
     meta.managed_fields = owners;
     request.call.notes.lock().warnings.push(format!(

@@ -5,13 +5,21 @@ use std::io::Read;
 use anyhow::{Result, ensure};
 use repot_tests::http::{Answer, send};
 use repot_tests::run;
-use reqwest::Method;
+use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 
 use crate::shootstate::world::{World, collection, large, path, small};
 
+/// An address outside of private networks (RFC 5737).
+const FAR_AWAY: &str = "203.0.113.9";
+
+/// What a client gets that takes gzip and is not in a private network.
 async fn gzipped(world: &World, path: &str) -> Result<Answer> {
-    send(world.api.request(Method::GET, path).header("Accept-Encoding", "gzip")).await
+    send(far_away(world.api.request(Method::GET, path))).await
+}
+
+fn far_away(request: RequestBuilder) -> RequestBuilder {
+    request.header("Accept-Encoding", "gzip").header("X-Forwarded-For", FAR_AWAY)
 }
 
 fn is_gzip(answer: &Answer) -> bool {
@@ -42,7 +50,7 @@ fn large_answers_are_compressed_for_who_takes_gzip_and_watches_never_are() {
             ensure!(inflate(&coded)? == plain.body, "{path}: the answers differ");
         }
         let tried = world.api.request(Method::POST, &format!("{}?dryRun=All", collection("default")));
-        let tried = send(tried.header("Accept-Encoding", "gzip").json(&large("tried", 1 << 20))).await?;
+        let tried = send(far_away(tried).json(&large("tried", 1 << 20))).await?;
         ensure!(tried.status == 201 && is_gzip(&tried), "{} {:?}", tried.status, tried.headers);
         for short in [path("small"), format!("{}?limit=1&watch=1&timeoutSeconds=1", collection("default"))] {
             let answer = gzipped(&world, &short).await?;
@@ -76,6 +84,19 @@ fn a_client_that_takes_no_gzip_gets_none_through_a_front_server_that_does() {
         ensure!(!is_gzip(&read) && read.json()?["spec"] == object["spec"], "{:?}", read.headers);
         let coded = gzipped(&world, &path("large")).await?;
         ensure!(is_gzip(&coded) && inflate(&coded)? == read.body, "{:?}", coded.headers);
+        Ok(())
+    });
+}
+
+#[test]
+fn answers_inside_of_a_private_network_are_not_compressed() {
+    run(async |env| {
+        let world = World::garden(env).await?;
+        world.create(&large("large", 4 << 20)).await?;
+        let near = world.api.request(Method::GET, &path("large")).header("Accept-Encoding", "gzip");
+        let near = send(near).await?;
+        ensure!(near.status == 200 && !is_gzip(&near), "{:?}", near.headers);
+        ensure!(near.body == world.api.get(&path("large")).await?.body, "the answers differ");
         Ok(())
     });
 }

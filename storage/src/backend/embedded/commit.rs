@@ -10,6 +10,7 @@ use super::{
     super::{Compare, Error, Op, Outcome, Result, Revision, Txn},
     engine::{Engine, storage},
     layout::{self, Entry, Head, SMALL},
+    recent::Change,
 };
 
 /// Bytes after which a group is closed: enough to hide the sync behind the copying.
@@ -62,18 +63,21 @@ impl Committer {
         let full = self.engine.free_bytes().is_ok_and(|free| free < self.min_free_bytes);
         let mut draft = Draft::new(&self.engine);
         let answers: Vec<_> = group.into_iter().map(|txn| draft.judge(txn, full)).collect();
-        let (batch, newest, bytes) = draft.finish();
+        let Drafted { batch, newest, bytes, changes } = draft.finish();
         if batch.is_empty() {
             return answers;
         }
         if let Err(error) = batch.durability(Some(PersistMode::SyncData)).commit() {
             return self.fail(&error, answers);
         }
-        // Both at once: nobody may read at a revision, and then be told that the newest is an older one.
-        self.newest.send_modify(|told| {
-            self.engine.set_newest(newest);
-            *told = newest;
-        });
+        // All at once: nobody may read at a revision, and then be told that the newest is an older one.
+        let tell = || {
+            self.newest.send_modify(|told| {
+                self.engine.set_newest(newest);
+                *told = newest;
+            });
+        };
+        self.engine.recent().publish(newest, changes, tell);
         if let Err(error) = self.engine.wrote(bytes) {
             // The group is durable; the next one will meet whatever is wrong.
             tracing::warn!(%error, "tables could not be asked to write out");
@@ -111,19 +115,26 @@ struct Draft<'a> {
     engine: &'a Engine,
     view: Snapshot,
     heads: HashMap<Bytes, Option<Head>>,
+    done: Drafted,
+}
+
+/// What a group changes.
+struct Drafted {
     batch: OwnedWriteBatch,
     newest: Revision,
     bytes: u64,
+    changes: Vec<Change>,
 }
 
 impl<'a> Draft<'a> {
     fn new(engine: &'a Engine) -> Self {
         let (view, batch, newest) = (engine.snapshot(), engine.batch(), engine.newest());
-        Self { engine, view, heads: HashMap::new(), batch, newest, bytes: 0 }
+        let done = Drafted { batch, newest, bytes: 0, changes: Vec::new() };
+        Self { engine, view, heads: HashMap::new(), done }
     }
 
-    fn finish(self) -> (OwnedWriteBatch, Revision, u64) {
-        (self.batch, self.newest, self.bytes)
+    fn finish(self) -> Drafted {
+        self.done
     }
 
     /// What becomes of one transaction if the group becomes durable. A removal is taken on a full disk too: it is the
@@ -139,15 +150,15 @@ impl<'a> Draft<'a> {
         }
         // Look everything up first: an error half way must not leave half a transaction in the batch.
         let heads = txn.ops.iter().map(|op| self.head(op.key())).collect::<Result<Vec<_>>>()?;
-        let revision = self.newest.0 + 1;
+        let revision = self.done.newest.0 + 1;
         let mut changed = false;
         for (seq, (op, previous)) in (0u32..).zip(txn.ops.into_iter().zip(heads)) {
             changed |= self.apply(revision, seq, op, previous);
         }
         if changed {
-            self.newest = Revision(revision);
+            self.done.newest = Revision(revision);
         }
-        Ok(Outcome::Committed(self.newest))
+        Ok(Outcome::Committed(self.done.newest))
     }
 
     fn holds(&mut self, compare: &Compare) -> Result<bool> {
@@ -196,21 +207,22 @@ impl<'a> Draft<'a> {
 
     fn mark(&mut self, key: &[u8], was_ephemeral: bool, is_ephemeral: bool) {
         match (was_ephemeral, is_ephemeral) {
-            (false, true) => self.batch.insert(&self.engine.meta, layout::ephemeral_mark(key), b""),
-            (true, false) => self.batch.remove(&self.engine.meta, layout::ephemeral_mark(key)),
+            (false, true) => self.done.batch.insert(&self.engine.meta, layout::ephemeral_mark(key), b""),
+            (true, false) => self.done.batch.remove(&self.engine.meta, layout::ephemeral_mark(key)),
             _ => {}
         }
     }
 
     fn write(&mut self, head: Head, entry: Entry, value: Bytes) {
-        self.bytes += (2 * entry.key.len() + value.len() + 128) as u64;
+        self.done.bytes += (2 * entry.key.len() + value.len() + 128) as u64;
         let engine = self.engine;
         let inline = if head.apart { &[][..] } else { &value[..] };
-        self.batch.insert(&engine.versions, head.key(&entry.key), head.encode(inline));
-        self.batch.insert(&engine.log, entry.place(), entry.encode());
+        self.done.batch.insert(&engine.versions, head.key(&entry.key), head.encode(inline));
+        self.done.batch.insert(&engine.log, entry.place(), entry.encode());
         if head.apart {
-            self.batch.insert(&engine.values, head.place(), value);
+            self.done.batch.insert(&engine.values, head.place(), value.clone());
         }
+        self.done.changes.push(Change { key: entry.key.clone(), head, value });
         self.heads.insert(entry.key, Some(head).filter(|head| !head.removed));
     }
 }

@@ -20,6 +20,7 @@ use super::{
     home::Home,
     journal,
     layout::{self, Head},
+    recent::Recent,
 };
 
 /// What this code writes; a store of another format is refused.
@@ -51,6 +52,7 @@ pub(super) struct Engine {
     /// Ask long work to end.
     pub(super) stopping: AtomicBool,
     unrotated: AtomicU64,
+    recent: Recent,
     /// Let go of last, when no table is open any more.
     home: Home,
 }
@@ -87,7 +89,7 @@ impl Tables {
 
     fn database(store: &Path, options: &Options) -> fjall::Result<Database> {
         Database::builder(store)
-            .cache_size(options.cache_bytes)
+            .cache_size(options.cache_bytes - recent_bytes(options))
             .max_journaling_size(64 << 20)
             // One: with more, the first spins for as long as the others merge, and takes a core from requests.
             .worker_threads(1)
@@ -144,8 +146,9 @@ impl Engine {
         let store = home.store(|store| Tables::open(path, store, options)?.found())?;
         let tables = Tables::open_mended(path, &store, options)?;
         tables.check_format(path)?;
-        let engine = Self {
+        let mut engine = Self {
             tables,
+            recent: Recent::new(Revision(0), recent_bytes(options)),
             newest: AtomicU64::new(0),
             floor: AtomicU64::new(0),
             compacting: Mutex::default(),
@@ -154,6 +157,7 @@ impl Engine {
             home,
         };
         engine.recall()?;
+        engine.recent = Recent::new(engine.newest(), recent_bytes(options));
         Ok(engine)
     }
 
@@ -184,6 +188,11 @@ impl Engine {
 
     pub(super) fn newest(&self) -> Revision {
         Revision(self.newest.load(Ordering::SeqCst))
+    }
+
+    /// Small values that were read lately.
+    pub(super) fn recent(&self) -> &Recent {
+        &self.recent
     }
 
     pub(super) fn set_newest(&self, revision: Revision) {
@@ -253,6 +262,11 @@ impl Engine {
         allocated(self.home.path())
             .map_err(|error| Error::Unavailable(format!("cannot measure the store: {error}")))
     }
+}
+
+/// What small values may take of the cache.
+fn recent_bytes(options: &Options) -> u64 {
+    options.cache_bytes / 4
 }
 
 fn allocated(path: &Path) -> std::io::Result<u64> {

@@ -28,6 +28,7 @@ mod home;
 mod journal;
 mod layout;
 mod read;
+mod recent;
 mod watch;
 
 /// What one transaction may hold. Larger ones would make everybody else wait for their copying.
@@ -40,7 +41,8 @@ const QUEUE_KIB: usize = 16 << 10;
 /// What an operator may want to set.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes of recently read blocks and values that are kept in memory.
+    /// Bytes of recently read blocks and values that are kept in memory; a quarter of it for small values that can be read without
+    /// a look at the tables.
     pub cache_bytes: u64,
     /// With less than this many bytes free on the file system, writes fail with [`Error::NoSpace`], while removals and
     /// compaction still work.
@@ -126,12 +128,37 @@ impl Shared {
         let engine = Arc::clone(&self.engine).read_owned().await;
         blocking(move || engine.as_deref().map_or_else(|| Err(closed()), work)).await
     }
+
+    /// One key, and the revision that the read saw. What was read lately is at hand.
+    async fn read_one(&self, key: Bytes, at: Option<Revision>) -> Result<(Option<KeyValue>, Revision)> {
+        if at.is_none() {
+            let engine = self.engine.read().await;
+            if let Some((kv, newest)) = engine.as_deref().ok_or_else(closed)?.recent().get(&key) {
+                return Ok((Some(kv), newest));
+            }
+        }
+        self.read(move |engine| {
+            let view = engine.view(at)?;
+            let (found, seen) = (view.get(&key)?, view.revision());
+            if let (Some(kv), None) = (&found, at) {
+                engine.recent().keep(kv, seen);
+            }
+            Ok((found, seen))
+        })
+        .await
+    }
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|error| Err(Error::Unavailable(format!("work on the store was cut short: {error}"))))
+}
+
+/// The one key that a range can hold, where its value is asked for.
+fn only_key(request: &RangeRequest) -> Option<Bytes> {
+    let key = request.keys.end.strip_suffix(&[0])?;
+    (key == &request.keys.start[..] && !request.keys_only).then(|| request.keys.start.clone())
 }
 
 fn closed() -> Error {
@@ -154,7 +181,7 @@ impl Backend for Embedded {
     }
 
     async fn get(&self, key: Bytes, at: Option<Revision>) -> Result<Option<KeyValue>> {
-        self.shared.read(move |engine| engine.view(at)?.get(&key)).await
+        self.shared.read_one(key, at).await.map(|(found, _)| found)
     }
 
     async fn get_many(&self, keys: Vec<Bytes>, at: Revision) -> Result<Vec<Option<KeyValue>>> {
@@ -167,6 +194,10 @@ impl Backend for Embedded {
     }
 
     async fn range(&self, request: RangeRequest) -> Result<Page> {
+        if let Some(key) = only_key(&request) {
+            let (found, revision) = self.shared.read_one(key, request.at).await?;
+            return Ok(Page { kvs: found.into_iter().collect(), revision, more: false });
+        }
         self.shared.read(move |engine| engine.view(request.at)?.range(&request)).await
     }
 

@@ -43,6 +43,11 @@ impl Engine {
 }
 
 impl View<'_> {
+    /// The revision that it shows.
+    pub(super) fn revision(&self) -> Revision {
+        self.at
+    }
+
     /// One key.
     pub(super) fn get(&self, key: &Bytes) -> Result<Option<KeyValue>> {
         match self.engine.head(&self.snapshot, key, self.at.0)? {

@@ -18,6 +18,7 @@ mod live;
 mod load;
 mod memory;
 mod proc;
+mod recorded;
 mod report;
 mod run;
 mod scale;
@@ -71,6 +72,9 @@ struct Flags {
     /// Form of the machine state in realistic objects: gzip as gardenlet has it, or plain JSON, which costs a CRD more
     #[arg(long, value_enum, default_value_t = Machines::Gzip)]
     machine_state: Machines,
+    /// Keep this run as the record that later runs are compared with; the first run is kept in any case
+    #[arg(long, global = true)]
+    record: bool,
     #[command(subcommand)]
     role: Option<Role>,
 }
@@ -113,6 +117,24 @@ enum Role {
     /// Keep ShootStates up to date by rewriting them; the benchmark starts itself so
     #[command(hide = true)]
     WholeObjects { seed: PathBuf, garden: PathBuf, told: PathBuf },
+}
+
+impl Role {
+    /// The name of the record of its runs.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Abuse(_) => "abuse",
+            Self::Admission => "admission",
+            Self::ClientProxy => "client-proxy",
+            Self::Live(_) => "live",
+            Self::Snapshots(_) => "snapshots",
+            Self::Scale(_) => "scale",
+            Self::Shootstate(_) => "shootstate",
+            Self::Storage(_) => "storage",
+            Self::Watchdog => "watchdog",
+            Self::NullServer { .. } | Self::WholeObjects { .. } => "none",
+        }
+    }
 }
 
 fn main() -> Result<()> {
@@ -182,8 +204,10 @@ fn main() -> Result<()> {
             (report.to_markdown(), report.to_json())
         }
     };
+    let record = recorded::path(&repot, flags.role.as_ref().map_or("requests", Role::name))?;
+    let moved = recorded::compare(&record, &json, flags.record)?;
     match flags.output {
-        Output::Markdown => println!("{markdown}"),
+        Output::Markdown => println!("{markdown}{moved}"),
         Output::Json => println!("{}", serde_json::to_string_pretty(&json)?),
     }
     anyhow::ensure!(broken.is_empty(), "beyond what is promised: {}", broken.join("; "));
