@@ -27,7 +27,8 @@ pub struct ServingFlags {
     #[arg(long, default_value_t = 0.0, value_name = "CHANCE", value_parser = chance)]
     pub goaway_chance: f64,
     /// When answers above 128 KiB are compressed for clients that take gzip: auto, always or never. auto: where a request came
-    /// from an address outside of private networks, by X-Forwarded-For and the connection
+    /// from an address outside of private networks, by X-Forwarded-For and the connection. A load balancer that hides the
+    /// addresses of clients needs always
     #[arg(long, default_value_t, value_name = "WHEN")]
     pub response_compression: Compression,
 

@@ -95,7 +95,7 @@ pub(super) async fn replaced(
 /// kube-apiserver.
 pub(super) fn keep_readable(request: &Request<'_>, meta: &mut ObjectMeta, owners: Option<Box<RawValue>>) {
     if owners.as_deref().map(RawValue::get) == meta.managed_fields.as_deref().map(RawValue::get) {
-        return; // Nobody has changed them.
+        return; // Nobody has changed them: `managed::track` wrote them, or an apply did.
     }
     let Some(Err(error)) = meta.managed_fields.as_deref().map(managed::validate) else { return };
     meta.managed_fields = owners;

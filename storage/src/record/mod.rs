@@ -145,7 +145,7 @@ impl Sealed {
         }
         // A copy: the wrapped key outlives the value in the watch cache.
         let wrapped = Bytes::copy_from_slice(&value[HEADER..end]);
-        value.advance(end); // Stays the only owner, so that the body is opened in place.
+        value.advance(end); // Where it is the only owner, the body is opened in place.
         Ok(Self { uid, wrapped, body: value })
     }
 

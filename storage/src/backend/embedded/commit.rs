@@ -71,13 +71,10 @@ impl Committer {
             return self.fail(&error, answers);
         }
         // All at once: nobody may read at a revision, and then be told that the newest is an older one.
-        let tell = || {
-            self.newest.send_modify(|told| {
-                self.engine.set_newest(newest);
-                *told = newest;
-            });
-        };
-        self.engine.recent().publish(newest, changes, tell);
+        self.newest.send_modify(|told| {
+            self.engine.recent().publish(newest, changes, || self.engine.set_newest(newest));
+            *told = newest;
+        });
         if let Err(error) = self.engine.wrote(bytes) {
             // The group is durable; the next one will meet whatever is wrong.
             tracing::warn!(%error, "tables could not be asked to write out");

@@ -1,6 +1,7 @@
 //! The store of one process in one directory, on an embedded log-structured merge tree.
 //!
-//! May not know what rests in it. Reads run on blocking threads; writes go through one committer, see [`commit`].
+//! May not know what rests in it. Reads run on blocking threads, but for small values that were read lately; writes go
+//! through one committer, see [`commit`].
 
 use std::{
     fmt,
@@ -246,5 +247,28 @@ impl Backend for Embedded {
         if let Err(error) = ended.await {
             tracing::error!(%error, "store closed after a failure");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_one_key_is_told_from_others() {
+        let range = |start: &'static [u8], end: &'static [u8]| RangeRequest {
+            keys: Bytes::from_static(start)..Bytes::from_static(end),
+            at: None,
+            limit: 0,
+            max_bytes: 0,
+            keys_only: false,
+        };
+        assert_eq!(only_key(&range(b"a", b"a\0")), Some(Bytes::from_static(b"a")));
+        for (start, end) in
+            [(&b"a"[..], &b"b"[..]), (b"a", b""), (b"a", b"a"), (b"a", b"ab\0"), (b"", b"a\0")]
+        {
+            assert_eq!(only_key(&range(start, end)), None, "{start:?} {end:?}");
+        }
+        assert_eq!(only_key(&RangeRequest { keys_only: true, ..range(b"a", b"a\0") }), None);
     }
 }

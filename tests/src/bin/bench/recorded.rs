@@ -11,19 +11,17 @@ use crate::report::number;
 
 /// What moved less is noise, as a share of what it was.
 const NOISE: f64 = 0.05;
-/// Readings that say how the run went, single samples, and rates, which depend on what else the machine does.
-const PASSED_OVER: [&str; 10] = [
-    "n",
-    "failures",
-    "failed",
-    "min",
-    "max",
-    "p99",
-    "perSecond",
-    "loaderCores",
-    "othersShare",
-    "bytesReceivedEach",
-];
+/// Readings that say how the run went, and rates beside which there is a ratio. What begins with `p99` is a single sample.
+const PASSED_OVER: [&str; 9] =
+    ["n", "failures", "failed", "min", "max", "perSecond", "loaderCores", "othersShare", "bytesReceivedEach"];
+/// What of the settings makes two runs comparable.
+const SETTINGS: [&str; 5] = ["machineState", "rounds", "millisecondsOfARound", "residentObjects", "asked"];
+/// Lists of rows in reports.
+const ROWS: [&str; 3] = ["/rows", "/memory/rows", "/memoryOfTheWebhook"];
+/// What names a row, where it has it.
+const NAMES: [&str; 6] = ["goal", "cell", "what", "program", "side", "moment"];
+/// How the name of a cell ends that tells a rate of its own run.
+const ARRIVALS: &str = " arrive a second";
 
 /// A reading that is not what it was.
 #[derive(Debug, PartialEq)]
@@ -54,15 +52,21 @@ pub fn compare(path: &Path, now: &Value, record: bool) -> Result<String> {
     };
     let mut text = String::new();
     if let Some(before) = &before {
-        text = markdown(&moved(before, now), path);
+        text = markdown(before, now, path);
     }
     if record || before.is_none() {
-        let merged = merged(before.as_ref(), now);
-        std::fs::create_dir_all(path.parent().context("a record is in a directory")?)?;
-        std::fs::write(path, serde_json::to_vec_pretty(&merged)?)?;
+        write(path, &merged(before.as_ref(), now)).with_context(|| path.display().to_string())?;
         let _ = writeln!(text, "\nRecorded in {}", path.display());
     }
     Ok(text)
+}
+
+/// Entirely or not at all, so that a run that is broken off leaves a record that can be read.
+fn write(path: &Path, record: &Value) -> Result<()> {
+    std::fs::create_dir_all(path.parent().context("a record is in a directory")?)?;
+    let unfinished = path.with_extension("unfinished");
+    std::fs::write(&unfinished, serde_json::to_vec_pretty(record)?)?;
+    Ok(std::fs::rename(unfinished, path)?)
 }
 
 /// The readings of both runs that differ by more than noise, those that changed most first.
@@ -86,20 +90,26 @@ impl Moved {
 /// The numbers of all rows, by row and name. Numbers that are not positive have no ratio.
 fn readings(report: &Value) -> BTreeMap<String, f64> {
     let mut found = BTreeMap::new();
-    for row in report["rows"].as_array().into_iter().flatten() {
-        collect(&name(row), row, &mut found);
+    for rows in ROWS {
+        for row in report.pointer(rows).and_then(Value::as_array).into_iter().flatten() {
+            collect(&name(row), row, &mut found);
+        }
     }
     found
 }
 
+/// The same in each run.
 fn name(row: &Value) -> String {
-    let parts = ["goal", "cell", "what", "side"].iter().filter_map(|part| row[*part].as_str());
+    let parts = NAMES.iter().filter_map(|part| row[*part].as_str()).map(|part| {
+        let rate = part.strip_suffix(ARRIVALS).and_then(|part| part.rsplit_once(", "));
+        rate.map_or_else(|| part.to_owned(), |(cell, _)| format!("{cell}, arriving"))
+    });
     parts.collect::<Vec<_>>().join(", ")
 }
 
 fn collect(above: &str, value: &Value, found: &mut BTreeMap<String, f64>) {
     for (name, value) in value.as_object().into_iter().flatten() {
-        if PASSED_OVER.contains(&name.as_str()) {
+        if PASSED_OVER.contains(&name.as_str()) || name.starts_with("p99") {
             continue;
         }
         let what = format!("{above}: {name}");
@@ -121,14 +131,19 @@ fn merged(before: Option<&Value>, now: &Value) -> Value {
     merged
 }
 
-fn markdown(moved: &[Moved], path: &Path) -> String {
+fn markdown(before: &Value, now: &Value, path: &Path) -> String {
+    let moved = moved(before, now);
     let mut text = format!("\n## Moved by more than {:.0} % since the recorded run\n\n", NOISE * 100.0);
+    for setting in SETTINGS.iter().filter(|name| before["setting"][**name] != now["setting"][**name]) {
+        let (before, now) = (&before["setting"][*setting], &now["setting"][*setting]);
+        let _ = writeln!(text, "The runs differ in {setting}: {before} before, {now} now.\n");
+    }
     if moved.is_empty() {
         text += "Nothing.\n";
     } else {
         text += "| what | before | now | ratio |\n|---|---|---|---|\n";
     }
-    for reading in moved {
+    for reading in &moved {
         let (before, now) = (number(&reading.before.into()), number(&reading.now.into()));
         let ratio = number(&(reading.now / reading.before).into());
         let _ = writeln!(text, "| {} | {before} | {now} | {ratio} |", reading.what);
@@ -157,8 +172,11 @@ mod tests {
         assert_eq!(cpu.what, "GET, direct: serverCpuMillisEach: repot");
         assert_eq!((cpu.before, cpu.now), (2.0, 0.5));
         assert_eq!(rate.what, "GET, direct: rateToCrd");
-        let text = markdown(&moved(&run(2.0, 10.0), &run(0.5, 10.0)), Path::new("record"));
-        assert!(text.contains("| 2.00 | 0.50 | 0.25 |"), "{text}");
+        let text = markdown(&run(2.0, 10.0), &run(0.5, 10.0), Path::new("record"));
+        assert!(text.contains("| 2.00 | 0.50 | 0.25 |") && !text.contains("differ"), "{text}");
+        let quick = json!({"setting": {"rounds": 3}});
+        let text = markdown(&quick, &json!({"setting": {"rounds": 5}}), Path::new("record"));
+        assert!(text.contains("differ in rounds: 3 before, 5 now") && text.contains("Nothing"), "{text}");
     }
 
     #[test]
@@ -166,6 +184,21 @@ mod tests {
         let other = json!({"rows": [{"goal": "2", "what": "keys", "side": "direct", "objects": 5}]});
         assert_eq!(moved(&run(1.0, 1.0), &other), []);
         assert_eq!(moved(&json!({}), &run(1.0, 1.0)), []);
+    }
+
+    #[test]
+    fn rows_have_the_same_name_in_each_run_and_no_two_have_one() {
+        let row = |row: Value| name(&row);
+        let arriving = |rate| json!({"cell": format!("GET 1 MB, {rate} arrive a second"), "side": "CRD"});
+        assert_eq!(row(arriving("12.3")), "GET 1 MB, arriving, CRD");
+        assert_eq!(row(arriving("12.3")), row(arriving("45.6")));
+        assert_ne!(row(json!({"moment": "empty"})), row(json!({"moment": "loaded"})));
+        let memory = |now| {
+            let row = json!({"program": "repot", "moment": "idle", "nowMiB": now});
+            json!({"memory": {"rows": [row]}})
+        };
+        let [idle] = &moved(&memory(40), &memory(20))[..] else { panic!("memory moved") };
+        assert_eq!(idle.what, "repot, idle: nowMiB");
     }
 
     #[test]
