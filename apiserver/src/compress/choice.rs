@@ -12,9 +12,9 @@ pub enum Compression {
     /// Where the request came from, or through, an address outside of private networks.
     #[default]
     Auto,
-    /// Each time.
+    /// For every client that takes gzip, wherever it is.
     Always,
-    /// Never.
+    /// Not even for a client that takes gzip.
     Never,
 }
 

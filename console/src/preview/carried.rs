@@ -33,7 +33,7 @@ pub struct Binding {
     pub object: String,
     /// JSON pointer of the field.
     pub pointer: String,
-    /// The template.
+    /// Template of its value, from the annotation of the object.
     pub template: String,
     /// What it will be, where that is known.
     pub value: Option<String>,

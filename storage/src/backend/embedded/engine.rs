@@ -52,6 +52,7 @@ pub(super) struct Engine {
     /// Ask long work to end.
     pub(super) stopping: AtomicBool,
     unrotated: AtomicU64,
+    /// Its revision is set when the newest one is known.
     recent: Recent,
     /// Let go of last, when no table is open any more.
     home: Home,

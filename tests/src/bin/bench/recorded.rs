@@ -26,7 +26,7 @@ const ARRIVALS: &str = " arrive a second";
 /// A reading that is not what it was.
 #[derive(Debug, PartialEq)]
 struct Moved {
-    /// Row and reading.
+    /// Name of the row, and name of the reading in it.
     what: String,
     before: f64,
     now: f64,
@@ -98,7 +98,7 @@ fn readings(report: &Value) -> BTreeMap<String, f64> {
     found
 }
 
-/// The same in each run.
+/// The name of a row, which is the same in each run.
 fn name(row: &Value) -> String {
     let parts = NAMES.iter().filter_map(|part| row[*part].as_str()).map(|part| {
         let rate = part.strip_suffix(ARRIVALS).and_then(|part| part.rsplit_once(", "));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_have_the_same_name_in_each_run_and_no_two_have_one() {
+    fn rows_have_the_same_name_in_each_run_and_moments_are_told_apart() {
         let row = |row: Value| name(&row);
         let arriving = |rate| json!({"cell": format!("GET 1 MB, {rate} arrive a second"), "side": "CRD"});
         assert_eq!(row(arriving("12.3")), "GET 1 MB, arriving, CRD");
