@@ -1,5 +1,6 @@
 //! Programs that run to their end: started, fed, and their output kept.
 
+use std::fmt;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
@@ -7,7 +8,6 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 /// What a program answered.
-#[derive(Debug)]
 pub struct Output {
     /// The command line, for messages.
     pub command: String,
@@ -17,6 +17,15 @@ pub struct Output {
     pub stdout: Vec<u8>,
     /// Standard error, as text.
     pub stderr: String,
+}
+
+/// Standard output as text: it is what a message of a test is read for.
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { command, code, stdout, stderr } = self;
+        let stdout = String::from_utf8_lossy(stdout);
+        write!(f, "`{command}` ended with {code}; standard output: {stdout:?}; standard error: {stderr:?}")
+    }
 }
 
 impl Output {

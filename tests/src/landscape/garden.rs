@@ -179,7 +179,21 @@ impl GardenCluster {
             "clusterIdentity": shoot.technical_id(), "lastOperation": operation("Create", "Succeeded"),
         }});
         self.patch(&format!("{path}/status"), &status).await?;
+        self.wait_for_label(&path).await?;
+        self.observe_shoot(shoot).await?;
         self.create_backup_entry(shoot, seed).await
+    }
+
+    /// Until gardener-controller-manager has labelled a Shoot by its status, which it does once. With each write the API server sets what
+    /// is missing in the spec, such as a domain where the Project was not known to it before, and then there is a new generation.
+    async fn wait_for_label(&self, path: &str) -> Result<()> {
+        until("the Shoot to be labelled", KNOWN_DEADLINE, async || {
+            let found = self.cluster.api().get(path).await?.ok()?;
+            let label = &found["metadata"]["labels"]["shoot.gardener.cloud/status"];
+            ensure!(label == "healthy", "its label is {label}");
+            Ok(())
+        })
+        .await
     }
 
     /// Says of a Shoot that its newest generation was reconciled, as a gardenlet does; where it is ignored, nothing is said.

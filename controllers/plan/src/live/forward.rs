@@ -1,6 +1,6 @@
 //! The forward table. What a row stops at the source is served by the destination before.
 
-use super::{members as etcd, rows, tunnel, watch_caches};
+use super::{api, members as etcd, rows, tunnel};
 use crate::{
     flow::{OnFailure, Proof, Row, Timeout},
     migration::{MigrationFlow, Side, Step, shared},
@@ -60,17 +60,17 @@ pub(super) static FORWARD: &[Row<MigrationFlow>] = &[
         // A kube-apiserver that reaches no aggregated API says so in the Shoot, and those of the source believe it.
         after: &[Step::SixMemberEtcdReady, Step::TemporaryClientStarted],
         proof: Proof::HeldUntil(Step::MoveCommitted),
-        ..shared::API_SERVES
+        ..api::API_SERVES
     },
     Row { after: &[Step::ApiServes], ..tunnel::TUNNEL_SERVES },
-    Row { after: &[Step::ApiServes], ..watch_caches::WATCH_CACHES_STARTED },
-    Row { after: &[Step::WatchCachesStarted], ..watch_caches::WATCH_CACHES_FILLED },
+    Row { after: &[Step::ApiServes], ..api::WATCH_CACHES_STARTED },
+    Row { after: &[Step::WatchCachesStarted], ..api::WATCH_CACHES_FILLED },
     Row {
         after: &[Step::TunnelServes, Step::WatchCachesFilled, Step::FormerTtlExpired],
         proof: Proof::HeldUntil(Step::MoveCommitted),
         ..shared::DNS_RECORDS_MIGRATED
     },
-    Row { after: &[Step::DnsRecordsMigrated], ..rows::API_DNS_SWITCHED },
+    Row { after: &[Step::DnsRecordsMigrated], ..api::API_DNS_SWITCHED },
     Row {
         after: &[Step::ApiDnsSwitched],
         does: "The TTL of the DNS record has passed, so no client finds the source by it.",

@@ -16,11 +16,12 @@
 //! | `withdrawn.rs` | when the point of no return is taken back |
 //! | `rows.rs` | rows that the forward tables have in common |
 //! | `members.rs` | checks and effects of rows on the members of the etcd |
-//! | `watch_caches.rs` | rows on the watch caches of kube-apiservers |
+//! | `api.rs` | rows on the kube-apiservers of the destination, their watch caches, and the DNS name that leads to them |
 //! | `tunnel.rs` | rows on the tunnel to the Shoot |
 //! | `plan.rs` | the version of the tables |
 //! | `progress.rs` | what the status of the Shoot shows of it |
 
+mod api;
 mod forward;
 mod members;
 mod plan;
@@ -29,7 +30,6 @@ mod rollback;
 mod rows;
 mod shrunk;
 mod tunnel;
-mod watch_caches;
 mod withdrawn;
 
 pub use plan::{PLAN, PLAN_VERSION, PLANS, SHRUNK_PLAN, decide};

@@ -4,7 +4,7 @@ use super::members as etcd;
 use crate::{
     flow::{OnFailure, Row, Timeout},
     migration::{
-        MigrationFlow, Side, Step, api_dns, destination as to, garden,
+        MigrationFlow, Side, Step, destination as to, garden,
         rows::{A_DAY, day_long},
         source as from,
     },
@@ -46,14 +46,6 @@ pub(super) const SIX_MEMBER_ETCD_READY: Row<MigrationFlow> = Row {
     on_start: etcd::note_join,
     effects: etcd::join,
     ..Row::new(Side::Destination, Step::SixMemberEtcdReady, etcd::have_joined)
-};
-
-pub(super) const API_DNS_SWITCHED: Row<MigrationFlow> = Row {
-    does: "The servers of the zone answer with the destination for the name of the API, while the source still serves.",
-    advice: "see in the DNSRecord what its controller reports; both sides serve",
-    effects: api_dns::switch_dns,
-    on_done: api_dns::note_written,
-    ..Row::new(Side::Destination, Step::ApiDnsSwitched, api_dns::is_dns_switched)
 };
 
 pub(super) const SOURCE_API_STOPPED: Row<MigrationFlow> = Row {

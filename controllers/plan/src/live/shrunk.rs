@@ -2,7 +2,7 @@
 //! where these are too far from each other (`spec.forceShrinkEtcd`). Members of the source leave first, so there is an outage: until the
 //! destination serves on its own members and clients find it.
 
-use super::{members as etcd, rows, tunnel};
+use super::{api, members as etcd, rows, tunnel};
 use crate::{
     flow::{OnFailure, Proof, Row},
     migration::{
@@ -60,7 +60,7 @@ pub(super) static SHRUNK: &[Row<MigrationFlow>] = &[
     committed(Row { after: &[Step::SourceMembersRemoved], ..shared::API_SERVES }),
     committed(Row { after: &[Step::MoveCommitted], ..shared::API_TTL_LOWERED }),
     committed(Row { after: &[Step::ApiTtlLowered], ..shared::DNS_RECORDS_MIGRATED }),
-    committed(Row { after: &[Step::ApiServes, Step::DnsRecordsMigrated], ..rows::API_DNS_SWITCHED }),
+    committed(Row { after: &[Step::ApiServes, Step::DnsRecordsMigrated], ..api::API_DNS_SWITCHED }),
     committed(Row { after: &[Step::MoveCommitted], ..shared::SOURCE_CONTROLLERS_STOPPED }),
     committed(Row { after: &[Step::SourceControllersStopped], ..shared::FINAL_STATE_SYNCED }),
     committed(Row {

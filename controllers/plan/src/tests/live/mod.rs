@@ -108,6 +108,7 @@ const FAULTS: &[Fault<World>] = &[
         setup: Case::Near,
         build: |b| {
             suppose(b, Step::ApiServes);
+            suppose(b, Step::WatchCachesStarted);
             suppose(b, Step::TunnelServes);
         },
         caught: &["a request failed"],

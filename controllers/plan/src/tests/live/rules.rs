@@ -25,6 +25,11 @@ pub(super) fn decision(world: &World, side: Side, decision: &Decision<MigrationF
                 let is_left = world.zone.api() == Side::Destination || world.is_given_up;
                 hold(is_left, "stops the API to which clients are led")?;
             }
+            Effect::EnsureApi { replicas, .. } if side == Side::Destination => {
+                let is_first = replicas.values().max() <= Some(&1);
+                let has_first = world.destination.api.wanted >= Some(1);
+                hold(is_first || has_first || world.is_given_up, "starts several kube-apiservers at once")?;
+            }
             Effect::StopDestination { .. } => {
                 let is_left = world.zone.api() == Side::Source || world.deaths.is_superseded;
                 hold(is_left, "stops the API to which clients are led")?;
@@ -100,6 +105,7 @@ fn has_moved(world: &World) -> Result<(), String> {
     hold(world.has_snapshot, "succeeded without a snapshot")?;
     hold(world.tunnel_clients.is_usual(), "succeeded, and a temporary client of the tunnel is left")?;
     hold(site.tunnel.wanted == Some(TUNNEL), "succeeded without the tunnel")?;
+    hold(site.api.wanted == Some(API), "succeeded without all kube-apiservers")?;
     hold(site.controllers.wanted == Some(CONTROLLERS), "succeeded without controllers")?;
     hold(site.kube_controllers.wanted == Some(KUBE), "succeeded without kube-controller-manager")?;
     hold(world.source.left().is_empty(), "succeeded, and something is left at the source")?;
