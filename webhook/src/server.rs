@@ -150,8 +150,8 @@ impl Server {
             (&Method::GET, "/readyz") => self.ready(),
             (&Method::GET, "/metrics") => self.metrics(),
             _ => match self.paths.iter().find(|(own, _)| own == path) {
-                Some((_, watch)) if request.method() == Method::POST => {
-                    self.timed(watch, request, peer).await
+                Some((path, watch)) if request.method() == Method::POST => {
+                    self.timed(path, watch, request, peer).await
                 }
                 Some(_) => text(StatusCode::METHOD_NOT_ALLOWED, "reviews come by POST"),
                 None => text(StatusCode::NOT_FOUND, "there is nothing at this path"),
@@ -180,6 +180,7 @@ impl Server {
     /// Within the time that kube-apiserver waits.
     async fn timed(
         &self,
+        path: &str,
         watch: &'static Watch,
         request: Request<RequestBody<Incoming>>,
         peer: &Peer,
@@ -187,7 +188,7 @@ impl Server {
         let began = Instant::now();
         self.metrics.inflight.inc();
         let limit = timeout(request.uri().query().unwrap_or_default());
-        let span = self.span(watch, &request, peer, began);
+        let span = self.span(path, &request, peer, began);
         let reviewed = tokio::time::timeout(limit, self.review(watch, request, peer, limit));
         let reviewed = reviewed.instrument(span.clone()).await;
         self.metrics.inflight.dec();
@@ -200,17 +201,16 @@ impl Server {
             }
         };
         request::answered(&span, answer.status());
-        self.metrics.answered(&watch.path(), answer.status().as_u16(), verdict, began.elapsed());
+        self.metrics.answered(path, answer.status().as_u16(), verdict, began.elapsed());
         answer
     }
 
     /// The span of a review, if it is traced. kube-apiserver mostly shows no certificate, so without `--client-ca-file` any client may
     /// ask for a trace, up to a number of reviews in a second.
-    fn span<B>(&self, watch: &Watch, request: &Request<B>, peer: &Peer, began: Instant) -> Span {
-        let route = watch.path();
+    fn span<B>(&self, path: &str, request: &Request<B>, peer: &Peer, began: Instant) -> Span {
         let attributes = RequestAttributes {
             method: request.method().as_str(),
-            route: Some(&route),
+            route: Some(path),
             protocol: if request.version() == Version::HTTP_2 { "2" } else { "1.1" },
             ..RequestAttributes::default()
         };

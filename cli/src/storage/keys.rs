@@ -70,8 +70,12 @@ impl fmt::Display for Columns<'_> {
 pub(super) async fn rewrite(store: &Store, scopes: &[Scope], rate: u32) -> anyhow::Result<()> {
     let mut sum = Rewritten::default();
     for scope in scopes {
-        let total: u64 = store.key_use(scope).await?.values().map(|key| key.objects).sum();
         let line = Line::new();
+        // Counting them takes as long as reading them.
+        let total = match line.is_shown() {
+            true => store.key_use(scope).await?.values().map(|key| key.objects).sum(),
+            false => 0,
+        };
         let show = |done| line.draw(&bar(scope, done, total));
         let done = store.rewrite(scope, Duration::from_secs(1) / rate, show).await?;
         sum.seen += done.seen;

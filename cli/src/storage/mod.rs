@@ -101,6 +101,11 @@ impl Line {
         Self(std::io::stderr().is_terminal())
     }
 
+    /// Whether anybody sees it.
+    fn is_shown(&self) -> bool {
+        self.0
+    }
+
     fn draw(&self, text: &str) {
         if self.0 {
             eprint!("\r{text}\x1b[K");

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use futures::{FutureExt, StreamExt, stream};
+use futures::{StreamExt, stream};
 use tokio::time::{Instant, sleep_until};
 
 use super::{
@@ -14,7 +14,9 @@ use crate::{Error, Result};
 /// Objects looked at at once.
 const PAGE: usize = 500;
 /// Objects written at once: backends commit together what comes together.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 64;
+/// How much earlier or later than its turn a write may begin.
+const SLACK: Duration = Duration::from_millis(2);
 /// How often an object is tried again that somebody else writes at the same time.
 const TRIES: usize = 5;
 
@@ -78,37 +80,38 @@ impl Store {
         each: Duration,
         mut progress: impl FnMut(Rewritten),
     ) -> Result<Rewritten> {
-        let (mut done, mut after, mut next) = (Rewritten::default(), None, Instant::now());
-        loop {
+        let (mut done, mut pace) = (Rewritten::default(), Pace::new(each));
+        let mut found = Some(self.list(page(scope, None)).await?);
+        while let Some(page_now) = found.take() {
+            let stale = done.look_at(page_now.objects);
             // As of now, not of one version: this may take longer than history is kept, and what is new is not stale.
-            let page = self.list(page(scope, after)).await?;
-            let mut stale = Vec::new();
-            for object in page.objects {
-                done.seen += 1;
-                match object {
-                    Ok(object) if !object.stale => {}
-                    Ok(object) => stale.push(object),
-                    Err(error) => {
-                        tracing::error!(%error, "an object does not open");
-                        done.failed += 1;
-                    }
+            let following = async {
+                match page_now.next {
+                    Some(after) => self.list(page(scope, Some(after))).await.map(Some),
+                    None => Ok(None),
                 }
-            }
-            let paced = stream::iter(stale).then(|object| {
-                let turn = next.max(Instant::now());
-                next = turn + each;
-                sleep_until(turn).map(|()| object)
-            });
-            let written = paced.map(async |object| (object.key.clone(), self.wrap_again(object).await));
-            let mut written = std::pin::pin!(written.buffer_unordered(AT_ONCE));
-            while let Some((key, result)) = written.next().await {
-                done.count(&key, result);
-            }
+            };
+            let ((), following) = tokio::join!(self.wrap_all_again(stale, &mut pace, &mut done), following);
             progress(done);
-            after = page.next;
-            if after.is_none() {
-                return Ok(done);
+            found = following?;
+        }
+        Ok(done)
+    }
+
+    async fn wrap_all_again(&self, stale: Vec<Object>, pace: &mut Pace, done: &mut Rewritten) {
+        let paced = stream::iter(stale).then(|object| {
+            let turn = pace.turn(Instant::now());
+            async move {
+                if let Some(turn) = turn {
+                    sleep_until(turn).await;
+                }
+                object
             }
+        });
+        let written = paced.map(async |object| (object.key.clone(), self.wrap_again(object).await));
+        let mut written = std::pin::pin!(written.buffer_unordered(AT_ONCE));
+        while let Some((key, result)) = written.next().await {
+            done.count(&key, result);
         }
     }
 
@@ -129,7 +132,44 @@ impl Store {
     }
 }
 
+/// When writes begin.
+struct Pace {
+    each: Duration,
+    next: Instant,
+}
+
+impl Pace {
+    fn new(each: Duration) -> Self {
+        Self { each, next: Instant::now() }
+    }
+
+    /// When one more may begin: at once, or at a later time. Timers count milliseconds: one that is early by little begins at once, and one
+    /// that is late by little does not put off those behind it.
+    fn turn(&mut self, now: Instant) -> Option<Instant> {
+        let turn = self.next.max(now.checked_sub(SLACK).unwrap_or(now));
+        self.next = turn + self.each;
+        (turn > now + SLACK).then_some(turn)
+    }
+}
+
 impl Rewritten {
+    /// Gives the objects that are to be written.
+    fn look_at(&mut self, objects: Vec<Result<Object>>) -> Vec<Object> {
+        let mut stale = Vec::new();
+        for object in objects {
+            self.seen += 1;
+            match object {
+                Ok(object) if !object.stale => {}
+                Ok(object) => stale.push(object),
+                Err(error) => {
+                    tracing::error!(%error, "an object does not open");
+                    self.failed += 1;
+                }
+            }
+        }
+        stale
+    }
+
     fn count(&mut self, key: &Key, result: Result<bool>) {
         match result {
             Ok(written) => self.written += u64::from(written),
@@ -143,4 +183,30 @@ impl Rewritten {
 
 fn page(scope: &Scope, after: Option<Key>) -> ListRequest {
     ListRequest { after, limit: PAGE, ..ListRequest::all(scope.clone()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From the first turn to the last one, by timers that are late by up to a millisecond.
+    fn time_of(turns: u32, each: Duration) -> Duration {
+        let begun = Instant::now();
+        let (mut now, mut pace) = (begun, Pace { each, next: begun });
+        for _ in 0..turns {
+            if let Some(turn) = pace.turn(now) {
+                let millis = turn.duration_since(begun).as_secs_f64() * 1000.0;
+                now = begun + Duration::from_millis(millis.ceil() as u64);
+            }
+        }
+        now - begun
+    }
+
+    #[test]
+    fn writes_begin_at_their_rate_even_where_timers_cannot_tell_them_apart() {
+        for (turns, each) in [(11, Duration::from_millis(100)), (10_001, Duration::from_micros(10))] {
+            let (took, whole) = (time_of(turns, each), each * (turns - 1));
+            assert!(took + SLACK >= whole && took <= whole + SLACK, "{took:?}, not {whole:?}");
+        }
+    }
 }
