@@ -71,7 +71,7 @@ pub(super) async fn rewrite(store: &Store, scopes: &[Scope], rate: u32) -> anyho
     let mut sum = Rewritten::default();
     for scope in scopes {
         let line = Line::new();
-        // Counting them takes as long as reading them.
+        // Only the line needs the total, and counting reads all objects.
         let total = match line.is_shown() {
             true => store.key_use(scope).await?.values().map(|key| key.objects).sum(),
             false => 0,

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 const PAGE: usize = 500;
 /// Objects written at once: backends commit together what comes together.
 const AT_ONCE: usize = 64;
-/// How much earlier or later than its turn a write may begin.
+/// How much earlier than its turn a write may begin. What begins later than that puts off the turns behind it.
 const SLACK: Duration = Duration::from_millis(2);
 /// How often an object is tried again that somebody else writes at the same time.
 const TRIES: usize = 5;
@@ -70,7 +70,7 @@ impl Store {
     /// anew, payload is not touched. What is written has another version afterwards, and watches see it. Any number of these may
     /// run beside servers; one that was broken off has less to do when it runs again.
     ///
-    /// `each`: the shortest time from the begin of one write to that of the next. `progress` is called after each page.
+    /// `each`: the time from the begin of one write to that of the next, on average. `progress` is called after each page.
     ///
     /// # Errors
     /// As of [`Store::list`]. What goes wrong with one object is counted, and told in the log.

@@ -18,7 +18,7 @@ const MUCH_PATIENCE: &str = "--timeout=60";
 const LARGE_HEADER: &str = "--max-header-length=60000";
 const LARGE_FRAME: &str = "http2/4.2/3";
 /// The window of a stream grows too large by two frames behind the request. A server that has answered by then has nothing left to
-/// send, and ignores them. Which is first depends on how quickly h2spec is run, so this case has several tries.
+/// send, and ignores them. Which is first depends on how quickly h2spec runs, so this case has several tries.
 const WINDOW: &str = "http2/6.9.1/3";
 const TRIES_FOR_WINDOW: usize = 10;
 

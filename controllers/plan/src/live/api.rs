@@ -1,6 +1,6 @@
 //! Rows on the kube-apiservers of the destination, their watch caches, and the DNS name that leads to them.
 //!
-//! A kube-apiserver that starts reads all objects from the etcd. Those of a large Shoot keep the etcd busy, so kube-apiservers start one
+//! A kube-apiserver that starts reads all objects from the etcd. In a large Shoot this keeps the etcd busy, so kube-apiservers start one
 //! after the other. A client that changes sides watches on from the version that it has. Where that is older than the watch cache, it is
 //! told that its version has expired, and lists everything anew; all clients would do so at once.
 
@@ -21,54 +21,79 @@ use crate::{
 
 /// Longer than from one bookmark to the next: kube-apiserver sends one to each watch every minute, so no client has an older version.
 const FILLED_AFTER: Duration = Duration::from_secs(75);
-/// Nothing but time can be missing.
+/// Beyond what a row waits for by itself.
 const MARGIN: Duration = Duration::from_secs(600);
 
-/// Replicas of the kube-apiservers before the migration, without those of the tunnel; `None` before this side knows both.
-fn wanted(context: &Context) -> Option<Replicas> {
-    let facts = context.at_destination()?;
-    let all = context.replica_notes()?.api_servers.clone()?;
-    let is_tunnel = |name: &String| facts.tunnel.servers.wanted.contains_key(name);
-    Some(all.into_iter().filter(|(name, _)| !is_tunnel(name)).collect())
+/// How long a kube-apiserver is waited for before the next one starts. One that reads 1 GB is ready after a minute on a busy machine.
+const TURN: Duration = Duration::from_secs(240);
+
+/// Replicas of the kube-apiservers at the source, without those of the tunnel; `None` before this side knows them.
+fn noted(context: &Context) -> Option<Replicas> {
+    let notes = context.source_notes()?;
+    let all = notes.api_servers.clone()?.into_iter();
+    Some(all.filter(|(name, _)| !notes.tunnel_servers.contains_key(name)).collect())
 }
 
-/// One Pod more each time that all are ready, up to the replicas before the migration.
-fn serve_by_turns(context: &Context) -> Vec<Effect> {
-    let (Some(facts), Some(servers)) = (context.at_destination(), wanted(context)) else { return Vec::new() };
-    let fence = context.forward_fence();
-    let started = |name: &String| facts.api.wanted.get(name).filter(|_| facts.api.fence == fence).copied();
+fn noted_count(context: &Context) -> u32 {
+    noted(context).map_or(0, |servers| servers.values().sum())
+}
+
+/// Asks for as many as at the source, but for `most` at first; what runs is never stopped.
+fn serve(context: &Context, most: u32) -> Vec<Effect> {
+    let (Some(facts), Some(servers)) = (context.at_destination(), noted(context)) else { return Vec::new() };
     let mut effects = to::serve_api(context);
     for effect in &mut effects {
         let Effect::EnsureApi { replicas, .. } = effect else { continue };
         for (name, count) in replicas.iter_mut().filter(|(name, _)| servers.contains_key(*name)) {
-            *count = (*count).min(started(name).unwrap_or_default().max(facts.api.ready + 1));
+            let asked = facts.api.wanted.get(name).copied().unwrap_or_default();
+            *count = asked.max((*count).min(most));
         }
     }
     effects
 }
 
-/// Clients come: where a kube-apiserver was not waited for any more, the others have been started as well.
+/// One more than are ready. One that does not become ready has its turn only: then there is another one.
+fn serve_by_turns(context: &Context, step: Step) -> Vec<Effect> {
+    let ready = context.at_destination().map_or(0, |facts| facts.api.ready);
+    let waited = context.since_start(step).unwrap_or_default();
+    let turns = u32::try_from(waited.as_secs() / TURN.as_secs()).unwrap_or(u32::MAX);
+    serve(context, ready.saturating_add(turns).saturating_add(1))
+}
+
+/// Where somebody stops them later, all of them start again.
+fn serve_first(context: &Context) -> Vec<Effect> {
+    match context.is_settled(Step::WatchCachesStarted) {
+        true => serve(context, u32::MAX),
+        false => serve_by_turns(context, Step::ApiServes),
+    }
+}
+
+/// `WatchCachesStarted` may have been skipped: all kube-apiservers are asked for before clients come.
 fn is_dns_switched(context: &Context) -> Check {
-    let wanted = wanted(context).unwrap_or_default();
+    let noted = noted(context).unwrap_or_default();
     destination(context, |facts| {
-        let is_started = |(name, count): (&String, &u32)| facts.api.wanted.get(name) >= Some(count);
-        match wanted.iter().all(is_started) {
+        let is_asked = |(name, count): (&String, &u32)| match facts.api.wanted.get(name) {
+            Some(asked) => asked >= count,
+            None => true,
+        };
+        match noted.iter().all(is_asked) {
             true => api_dns::is_dns_switched(context),
-            false => Check::waiting("ApiServersStarting", "not all kube-apiservers are started"),
+            false => Check::waiting("ApiServersScaling", "not all kube-apiservers are asked for yet"),
         }
     })
 }
 
 fn switch_dns(context: &Context) -> Vec<Effect> {
-    [to::serve_api(context), api_dns::switch_dns(context)].concat()
+    [serve(context, u32::MAX), api_dns::switch_dns(context)].concat()
 }
 
 fn are_started(context: &Context) -> Check {
-    let wanted = wanted(context).map_or(0, |servers| servers.values().sum());
+    let noted = noted_count(context);
+    let is_early = context.since_start(Step::WatchCachesStarted).unwrap_or_default() < TURN * noted;
     destination(context, |facts| match &facts.uncached {
-        _ if facts.api.ready < wanted => {
-            let (ready, reason) = (facts.api.ready, "ApiServersStarting");
-            Check::waiting(reason, format!("{ready} of {wanted} kube-apiservers are ready"))
+        _ if facts.api.ready < noted && is_early => {
+            let ready = facts.api.ready;
+            Check::waiting("ApiServersStarting", format!("{ready} of {noted} kube-apiservers are ready"))
         }
         Some(why) => Check::waiting("WatchCachesStarting", why.clone()),
         None => Check::Met(format!("{} kube-apiservers watch all kinds", facts.api.ready)),
@@ -85,7 +110,7 @@ fn are_filled(context: &Context) -> Check {
     }
 }
 
-pub(super) const API_SERVES: Row<MigrationFlow> = Row { effects: serve_by_turns, ..shared::API_SERVES };
+pub(super) const API_SERVES: Row<MigrationFlow> = Row { effects: serve_first, ..shared::API_SERVES };
 
 pub(super) const API_DNS_SWITCHED: Row<MigrationFlow> = Row {
     does: "The servers of the zone answer with the destination for the name of the API, while the source still serves.",
@@ -101,8 +126,11 @@ pub(super) const WATCH_CACHES_STARTED: Row<MigrationFlow> = Row {
     // A kind that nobody can list is no reason to go back: its clients list anew, or fail, as before. Nor is a kube-apiserver that does not
     // become ready, as long as another one serves.
     on_failure: OnFailure::Skip,
-    timeout: Timeout::Steps(2),
-    effects: serve_by_turns,
+    timeout: Timeout::Computed {
+        text: "4 minutes for each kube-apiserver, and 10 minutes",
+        limit: |context| (TURN * noted_count(context)).saturating_add(MARGIN),
+    },
+    effects: |context| serve_by_turns(context, Step::WatchCachesStarted),
     advice: "see in the logs of the kube-apiserver that is named why it does not answer",
     ..Row::new(Side::Destination, Step::WatchCachesStarted, are_started)
 };

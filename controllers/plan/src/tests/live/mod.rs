@@ -19,7 +19,7 @@ use crate::{
     flow::{Plan, Plans, Row},
     ledger::Check,
     live::{PLANS, SHRUNK_PLAN},
-    migration::{MigrationFlow, Step, effect::Effect},
+    migration::{MigrationFlow, Step, destination, effect::Effect},
 };
 
 /// How many schedules are run, and how many of them in the long form.
@@ -108,10 +108,16 @@ const FAULTS: &[Fault<World>] = &[
         setup: Case::Near,
         build: |b| {
             suppose(b, Step::ApiServes);
-            suppose(b, Step::WatchCachesStarted);
             suppose(b, Step::TunnelServes);
+            change(b, Step::DnsRecordsMigrated, |row| row.after = &[Step::ApiServes, Step::FormerTtlExpired]);
         },
         caught: &["a request failed"],
+    },
+    Fault {
+        name: "starts all kube-apiservers of the destination at once",
+        setup: Case::Near,
+        build: |b| change(b, Step::ApiServes, |row| row.effects = destination::serve_api),
+        caught: &["starts several kube-apiservers at once"],
     },
     Fault {
         name: "leads clients to the destination before it reaches the Shoot",
