@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -72,8 +72,17 @@ impl Repot {
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
         environment: &BTreeMap<String, String>,
     ) -> Result<Self> {
+        Self::apiserver_of(env, &program()?, args, environment).await
+    }
+
+    async fn apiserver_of(
+        env: &TestEnv,
+        program: &Path,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Self> {
         let port = port::reserve()?;
-        let spec = Spec::new("repot-apiserver", program()?).arg("apiserver");
+        let spec = Spec::new("repot-apiserver", program).arg("apiserver");
         let spec = environment.iter().fold(spec, |spec, (name, value)| spec.env(name, value));
         let spec = spec.flag("bind-address", "127.0.0.1").flag("secure-port", port.to_string()).args(args);
         Self::launch(env, spec, Some(Probe::new(port)?)).await
@@ -108,6 +117,27 @@ impl Repot {
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
         environment: &BTreeMap<String, String>,
     ) -> Result<Self> {
+        let args = Self::replica_args(env, garden, args).await?;
+        Self::apiserver_with(env, args, environment).await
+    }
+
+    /// As [`Repot::replica`], of another program, such as that of an earlier commit.
+    pub async fn replica_of(
+        env: &TestEnv,
+        garden: &Garden,
+        program: &Path,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<Self> {
+        let args = Self::replica_args(env, garden, args).await?;
+        Self::apiserver_of(env, program, args, &BTreeMap::new()).await
+    }
+
+    /// With the flags that every replica in a garden has.
+    async fn replica_args(
+        env: &TestEnv,
+        garden: &Garden,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<Vec<OsString>> {
         let dir = env.make_dir("repot-config")?;
         let (cert, key) = garden.pki().serve(NAMESPACE, SERVICE)?.write(&dir, "serving")?;
         let delegate = garden.delegate("repot-apiserver").await?;
@@ -118,8 +148,7 @@ impl Repot {
             ("authorization-kubeconfig", delegate),
         ];
         let own = own.iter().map(|(name, path)| format!("--{name}={}", path.display()).into());
-        let given = args.into_iter().map(|arg| arg.as_ref().to_owned());
-        Self::apiserver_with(env, own.chain(given), environment).await
+        Ok(own.chain(args.into_iter().map(|arg| arg.as_ref().to_owned())).collect())
     }
 
     /// Starts any program that keeps the contract, such as an older release.

@@ -9,7 +9,7 @@ use reqwest::Method;
 
 use crate::body::{Body, name};
 use crate::load::{Limit, Shot, Shots};
-use crate::servers::Side::{self, Aggregated, ConfigMap, Crd, Direct, Null, SameEtcd};
+use crate::servers::Side::{self, Aggregated, ConfigMap, Crd, Direct, Earlier, Null, SameEtcd};
 
 /// Namespaces of the objects: listed, read one by one, and created.
 pub const RESIDENT: &str = "resident";
@@ -171,6 +171,14 @@ impl Cell {
         Self { arrivals: Some(rate), time, ..self.clone() }
     }
 
+    /// The same requests, to an earlier Repot as well.
+    pub fn beside_earlier(mut self) -> Self {
+        if let Some(at) = self.sides.iter().position(|side| *side == Direct) {
+            self.sides.insert(at + 1, Earlier);
+        }
+        self
+    }
+
     /// The load of one round.
     pub fn limit(&self) -> Limit {
         Limit { connections: self.connections, time: self.time, requests: self.requests }
@@ -244,7 +252,7 @@ fn read(side: Side, kind: Kind) -> Shots {
     let (collection, first) = (side.collection(READ), kind.first_number());
     Arc::new(move |number| match side {
         Null => get(format!("{collection}/{}", kind.bytes), JSON),
-        Direct | SameEtcd | Aggregated | Crd | ConfigMap => {
+        Direct | Earlier | SameEtcd | Aggregated | Crd | ConfigMap => {
             get(format!("{collection}/{}", name(first + number % READ_OBJECTS)), JSON)
         }
     })

@@ -72,6 +72,9 @@ struct Flags {
     /// Form of the machine state in realistic objects: gzip as gardenlet has it, or plain JSON, which costs a CRD more
     #[arg(long, value_enum, default_value_t = Machines::Gzip)]
     machine_state: Machines,
+    /// Measure another program `repot` in the same run, such as that of an earlier commit; the report tells where it is faster
+    #[arg(long, value_name = "FILE")]
+    beside: Option<PathBuf>,
     /// Keep this run as the record that later runs are compared with; the first run is kept in any case
     #[arg(long, global = true)]
     record: bool,
@@ -232,7 +235,9 @@ async fn bench(env: &TestEnv, flags: &Flags, repot: &PathBuf) -> Result<report::
     let scale = flags.scale();
     let objects = flags.objects.unwrap_or(if flags.quick { 100 } else { 300 });
     let mut setting = proc::describe_machine(env.path())?;
-    let mut servers = Servers::start(env, &[RESIDENT, READ, WRITTEN], scale.connections.max(64)).await?;
+    let connections = scale.connections.max(64);
+    let namespaces = [RESIDENT, READ, WRITTEN];
+    let mut servers = Servers::start_beside(env, &namespaces, connections, flags.beside.as_deref()).await?;
     say(start, "servers are up");
     let memory = memory::measure(&mut servers, objects, RESIDENT_BYTES).await?;
     let resident = memory.resident_bytes;
@@ -286,6 +291,9 @@ impl Flags {
         cells.push(cells::lists_at_once(5, if self.quick { 1 } else { 3 }));
         if let Some(text) = &self.only {
             cells.retain(|cell| cell.name().contains(text.as_str()));
+        }
+        if self.beside.is_some() {
+            cells = cells.into_iter().map(Cell::beside_earlier).collect();
         }
         cells
     }

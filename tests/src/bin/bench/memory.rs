@@ -38,7 +38,7 @@ pub async fn measure(servers: &mut Servers, objects: usize, bytes: usize) -> Res
         .collect::<Result<Vec<_>>>()?;
     report.resident_bytes = bodies.iter().map(Body::len).sum();
     let bodies = Arc::new(bodies);
-    for side in [Side::Direct, Side::SameEtcd, Side::Crd] {
+    for side in servers.keepers() {
         let load = load_shots(side, bodies.clone());
         let limit = Limit { connections: 8, time: FOREVER, requests: objects.div_ceil(8) };
         report.during(servers, side, "peak while they are created, c=8", &load, limit).await?;

@@ -28,12 +28,20 @@ pub fn rows(cell: &Cell, measured: &[Measured]) -> Vec<Value> {
     let of = |rows: &[Value], side: Side| {
         rows.iter().find(|row| row["side"] == side.name() && row["n"] != 0).cloned()
     };
-    let (crd, null) = (of(&rows, Side::Crd), of(&rows, Side::Null));
+    let (crd, null, earlier) = (of(&rows, Side::Crd), of(&rows, Side::Null), of(&rows, Side::Earlier));
     for row in rows.iter_mut().filter(|row| row["n"] != 0) {
         if let Some(crd) = &crd {
             row["rateToCrd"] = ratio(&row["perSecond"]["median"], &crd["perSecond"]["median"]);
             row["p50OfCrd"] = ratio(&row["millis"]["p50"], &crd["millis"]["p50"]);
             row["p99OfCrd"] = ratio(&row["millis"]["p99"], &crd["millis"]["p99"]);
+        }
+        if let (Some(earlier), true) = (&earlier, row["side"] == Side::Direct.name()) {
+            let cpu = |row: &Value| row["serverCpuMillisEach"].as_object()?.values().next().cloned();
+            row["ofEarlier"] = json!({
+                "rate": ratio(&row["perSecond"]["median"], &earlier["perSecond"]["median"]),
+                "p50": ratio(&row["millis"]["p50"], &earlier["millis"]["p50"]),
+                "cpu": ratio(&cpu(row).unwrap_or_default(), &cpu(earlier).unwrap_or_default()),
+            });
         }
         if let (Some(null), true) = (&null, row["side"] == Side::Aggregated.name()) {
             row["p50OfNull"] = ratio(&row["millis"]["p50"], &null["millis"]["p50"]);
@@ -113,6 +121,7 @@ impl Report {
             | cell | side | n | p50 ms | p99 ms | min..max ms | requests/s (min..max of rounds) | x CRD | p50, p99 of CRD | p50 of null | received KB | server CPU ms each | loader cores | others' CPU |\n\
             |---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
         self.rows.iter().for_each(|row| text += &markdown_row(row));
+        text += &markdown_earlier(&self.rows);
         if let Some(refusal) = &self.refusal {
             let _ = writeln!(text, "\nA CRD answers to 10 MB: `{refusal}`");
         }
@@ -165,6 +174,18 @@ fn markdown_row(row: &Value) -> String {
         number(&row["loaderCores"]),
         row["othersShare"].as_f64().unwrap_or(0.0) * 100.0,
     )
+}
+
+/// Repot beside the earlier one, where there is one.
+fn markdown_earlier(rows: &[Value]) -> String {
+    let mut text = String::new();
+    for row in rows.iter().filter(|row| row["ofEarlier"].is_object()) {
+        let ratios = ["rate", "p50", "cpu"].map(|name| number(&row["ofEarlier"][name]));
+        let _ = writeln!(text, "| {} | {} |", row["cell"].as_str().unwrap_or_default(), ratios.join(" | "));
+    }
+    let head =
+        "\n## Repot compared with that of --beside\n\n| cell | rate | p50 | CPU each |\n|---|---|---|---|\n";
+    if text.is_empty() { text } else { head.to_owned() + &text }
 }
 
 fn markdown_memory(memory: &memory::Report) -> String {

@@ -118,7 +118,7 @@ fn programs_cpu(servers: &mut Servers) -> BTreeMap<&'static str, f64> {
 pub async fn prepare_reads(servers: &Servers) -> Result<()> {
     let limit = Limit { connections: 1, time: FOREVER, requests: READ_OBJECTS as usize };
     for kind in Kind::COMMON.into_iter().chain(Kind::LARGE).chain(Kind::SMALL) {
-        for side in [Side::Direct, Side::SameEtcd, Side::Crd, Side::ConfigMap] {
+        for side in servers.keepers().into_iter().chain([Side::ConfigMap]) {
             let taken = match side {
                 Side::Crd => !Kind::LARGE.contains(&kind),
                 Side::ConfigMap => kind == Kind::COMMON[2],

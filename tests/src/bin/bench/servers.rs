@@ -24,6 +24,8 @@ const REPOT_GROUP: &str = "core.gardener.cloud";
 const VERSION: &str = "v1alpha1";
 const NULL_NAMESPACE: &str = "null-system";
 const NULL_SERVICE: &str = "null";
+/// The earlier Repot, among the programs.
+const EARLIER: &str = "earlier repot";
 const DEADLINE: Duration = Duration::from_secs(60);
 const MAX_OBJECT_BYTES: u64 = 32 << 20;
 /// Enough that no run fills it: etcd's own default is 2 GiB.
@@ -34,6 +36,8 @@ const ETCD_QUOTA: u64 = 8 << 30;
 pub enum Side {
     /// Repot itself.
     Direct,
+    /// An earlier Repot itself, with its embedded store: what `--beside` names.
+    Earlier,
     /// Repot itself, with everything in the etcd that kube-apiserver uses.
     SameEtcd,
     /// Repot behind kube-apiserver.
@@ -46,6 +50,12 @@ pub enum Side {
     Null,
 }
 
+/// An earlier Repot, running.
+struct Earlier {
+    repot: Repot,
+    line: Line,
+}
+
 /// All servers of the comparison, running.
 pub struct Servers {
     garden: Garden,
@@ -54,6 +64,7 @@ pub struct Servers {
     repot: Repot,
     repot_data: PathBuf,
     on_etcd: Repot,
+    earlier: Option<Earlier>,
     null: Process,
     direct: Line,
     same_etcd: Line,
@@ -65,6 +76,7 @@ impl Side {
     pub fn name(self) -> &'static str {
         match self {
             Self::Direct => "Repot, direct",
+            Self::Earlier => "Repot of --beside, direct",
             Self::SameEtcd => "Repot on the same etcd",
             Self::Aggregated => "Repot, aggregated",
             Self::Crd => "CRD",
@@ -76,7 +88,9 @@ impl Side {
     /// Group and version of its objects.
     pub fn api_version(self) -> String {
         match self {
-            Self::Direct | Self::SameEtcd | Self::Aggregated => format!("{REPOT_GROUP}/{VERSION}"),
+            Self::Direct | Self::Earlier | Self::SameEtcd | Self::Aggregated => {
+                format!("{REPOT_GROUP}/{VERSION}")
+            }
             Self::ConfigMap => "v1".to_owned(),
             Self::Crd => format!("{CRD_GROUP}/{VERSION}"),
             Self::Null => format!("{}/v1", null_server::GROUP),
@@ -89,7 +103,7 @@ impl Side {
         match self {
             Self::Null => format!("/apis/{api_version}/blobs"),
             Self::ConfigMap => format!("/api/v1/namespaces/{namespace}/configmaps"),
-            Self::Direct | Self::SameEtcd | Self::Aggregated | Self::Crd => {
+            Self::Direct | Self::Earlier | Self::SameEtcd | Self::Aggregated | Self::Crd => {
                 format!("/apis/{api_version}/namespaces/{namespace}/shootstates")
             }
         }
@@ -99,6 +113,16 @@ impl Side {
 impl Servers {
     /// Starts everything; `namespaces` are made. Each line has so many connections.
     pub async fn start(env: &TestEnv, namespaces: &[&str], connections: usize) -> Result<Self> {
+        Self::start_beside(env, namespaces, connections, None).await
+    }
+
+    /// The same, and an earlier Repot where there is one.
+    pub async fn start_beside(
+        env: &TestEnv,
+        namespaces: &[&str],
+        connections: usize,
+        earlier: Option<&Path>,
+    ) -> Result<Self> {
         let keys = env.make_dir("keys")?.join("encryption.yaml");
         write_config(&keys, &config(&[&provider("secretbox", "key")?]).to_string())?;
         let sealed = vec![format!("--encryption-provider-config={}", keys.display())];
@@ -113,18 +137,38 @@ impl Servers {
         let repot_data = env.make_dir("repot-store")?;
         // 30 MB are more than is taken without being told so.
         let taken = vec![format!("--max-object-bytes={MAX_OBJECT_BYTES}")];
-        let embedded =
-            [sealed.clone(), taken.clone(), vec![format!("--storage=embedded:{}", repot_data.display())]]
-                .concat();
-        let repot = Repot::behind(env, &garden, &[(REPOT_GROUP, VERSION)], embedded).await?;
+        let embedded = |data: &Path| {
+            [sealed.clone(), taken.clone(), vec![format!("--storage=embedded:{}", data.display())]].concat()
+        };
+        let served = [(REPOT_GROUP, VERSION)];
+        let repot = Repot::behind(env, &garden, &served, embedded(&repot_data)).await?;
+        let line = |access: &Access| Line::new(access, connections);
+        let earlier = match earlier {
+            None => None,
+            Some(program) => {
+                let flags = embedded(&env.make_dir("earlier-store")?);
+                let repot = Repot::replica_of(env, &garden, program, flags).await?;
+                Some(Earlier { line: line(&access(&garden, &repot))?, repot })
+            }
+        };
         let etcd_servers = format!("--etcd-servers={}", garden.etcd().endpoints().join(","));
         let on_etcd = Repot::replica(env, &garden, [sealed, taken, vec![etcd_servers]].concat()).await?;
         let null = start_null(env, &garden).await?;
-        let line = |access: &Access| Line::new(access, connections);
         let (direct, same_etcd) = (line(&access(&garden, &repot))?, line(&access(&garden, &on_etcd))?);
         let front = line(garden.admin())?;
-        let servers =
-            Self { garden, etcd, etcd_data, repot, repot_data, on_etcd, null, direct, same_etcd, front };
+        let servers = Self {
+            garden,
+            etcd,
+            etcd_data,
+            repot,
+            repot_data,
+            on_etcd,
+            earlier,
+            null,
+            direct,
+            same_etcd,
+            front,
+        };
         servers.wait_until_served(namespaces).await?;
         Ok(servers)
     }
@@ -133,6 +177,7 @@ impl Servers {
     pub fn line(&self, side: Side) -> &Line {
         match side {
             Side::Direct => &self.direct,
+            Side::Earlier => &self.earlier().line,
             Side::SameEtcd => &self.same_etcd,
             Side::Aggregated | Side::Crd | Side::ConfigMap | Side::Null => &self.front,
         }
@@ -142,9 +187,21 @@ impl Servers {
     pub fn access(&self, side: Side) -> Access {
         match side {
             Side::Direct => access(&self.garden, &self.repot),
+            Side::Earlier => access(&self.garden, &self.earlier().repot),
             Side::SameEtcd => access(&self.garden, &self.on_etcd),
             Side::Aggregated | Side::Crd | Side::ConfigMap | Side::Null => self.garden.admin().clone(),
         }
+    }
+
+    /// Asked for only where `--beside` is given.
+    fn earlier(&self) -> &Earlier {
+        self.earlier.as_ref().expect("an earlier Repot runs")
+    }
+
+    /// The sides that keep objects of their own: all of Repot's, and the CRD.
+    pub fn keepers(&self) -> Vec<Side> {
+        let earlier = self.earlier.as_ref().map(|_| Side::Earlier);
+        [Side::Direct].into_iter().chain(earlier).chain([Side::SameEtcd, Side::Crd]).collect()
     }
 
     /// The garden, for further servers beside these.
@@ -167,21 +224,24 @@ impl Servers {
         status().await?[0]["Status"]["dbSizeInUse"].as_u64().context("etcd tells no size")
     }
 
-    /// Process ids by program: Repot twice, kube-apiserver, etcd, null server.
-    pub fn pids(&mut self) -> [(&'static str, u32); 5] {
-        [
+    /// Process ids by program: Repot twice or three times, kube-apiserver, etcd, null server.
+    pub fn pids(&mut self) -> Vec<(&'static str, u32)> {
+        let earlier = self.earlier.as_mut().map(|earlier| (EARLIER, earlier.repot.process().pid()));
+        let all = [
             ("repot", self.repot.process().pid()),
             ("repot on etcd", self.on_etcd.process().pid()),
             ("kube-apiserver", self.garden.apiserver().pid()),
             ("etcd", self.etcd.pid()),
             ("null", self.null.pid()),
-        ]
+        ];
+        all.into_iter().chain(earlier).collect()
     }
 
     /// The programs that work for a side.
     pub fn programs(side: Side) -> &'static [&'static str] {
         match side {
             Side::Direct => &["repot"],
+            Side::Earlier => &[EARLIER],
             Side::SameEtcd => &["repot on etcd", "etcd"],
             Side::Aggregated => &["repot", "kube-apiserver"],
             Side::Crd | Side::ConfigMap => &["kube-apiserver", "etcd"],
@@ -197,7 +257,7 @@ impl Servers {
     /// A CRD is served some time after it was made, and Repot sees a new namespace some time after kube-apiserver.
     async fn wait_until_served(&self, namespaces: &[&str]) -> Result<()> {
         for namespace in namespaces {
-            for side in [Side::Direct, Side::SameEtcd, Side::Aggregated, Side::Crd] {
+            for side in self.keepers().into_iter().chain([Side::Aggregated]) {
                 let path = format!("{}?limit=1", side.collection(namespace));
                 until(&format!("{} to list", side.name()), DEADLINE, async || {
                     self.line(side).api().get(&path).await?.ok().map(drop)
