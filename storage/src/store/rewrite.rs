@@ -132,7 +132,7 @@ impl Store {
     }
 }
 
-/// When writes begin.
+/// Gives each write the time at which it may begin, so that on average one begins in each `each`.
 struct Pace {
     each: Duration,
     next: Instant,

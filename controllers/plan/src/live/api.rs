@@ -78,7 +78,10 @@ fn is_dns_switched(context: &Context) -> Check {
         };
         match noted.iter().all(is_asked) {
             true => api_dns::is_dns_switched(context),
-            false => Check::waiting("ApiServersScaling", "not all kube-apiservers are asked for yet"),
+            false => Check::waiting(
+                "ApiServersScaling",
+                "not all kube-apiservers are asked for yet; where that lasts, somebody else scales their Deployment",
+            ),
         }
     })
 }

@@ -151,6 +151,11 @@ fn main() -> Result<()> {
     if let Some(Role::WholeObjects { seed, garden, told }) = &flags.role {
         return runtime.block_on(shootstate::whole::run(seed, garden, told));
     }
+    // It would be passed over silently.
+    anyhow::ensure!(
+        flags.beside.is_none() || flags.role.is_none(),
+        "--beside measures requests alone: leave the subcommand out"
+    );
     body::choose_machine_state(match flags.machine_state {
         Machines::Gzip => MachineState::Gzip,
         Machines::Plain => MachineState::Plain,
