@@ -2,6 +2,8 @@
 //! them, else sealed onto a disk until there is. A connection never stalls behind a body that waits, and a body that waits
 //! holds no more than a piece of itself in memory.
 
+mod gaps;
+
 use std::time::Duration;
 
 use axum::body::Body;
@@ -9,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use repot_storage::spool::{self, Spooled};
 
+use self::gaps::Gaps;
 use crate::{
     call::Call,
     memory::{MemoryEstimate, MemoryPermit, TooMuch},
@@ -41,7 +44,8 @@ enum Kept {
 }
 
 impl Sent {
-    fn len(&self) -> u64 {
+    /// How long it is, in bytes.
+    pub(crate) fn len(&self) -> u64 {
         match &self.kept {
             Kept::Memory(bytes) => bytes.len() as u64,
             Kept::Spooled(spooled) => spooled.len(),
@@ -56,14 +60,19 @@ impl Sent {
     /// What it may come to as JSON, where it is YAML, in bytes. Only what is written with aliases, which nobody does for large
     /// bodies, comes to more. Most of what is sent as YAML is JSON.
     pub(crate) fn as_json(&self) -> u64 {
-        let times = if self.seen.first == Some(b'{') { 1 } else { 3 };
+        let times = if self.seen.starts_as_object() { 1 } else { 3 };
         (times * self.len()).max(YAML)
     }
 
     /// What it takes in memory. `yaml`: whether it may be YAML. `reviewed`: as in [`MemoryEstimate`].
     pub(crate) fn needs(&self, yaml: bool, reviewed: Option<u64>) -> MemoryEstimate {
-        let from_yaml = (yaml && self.seen.first != Some(b'{')).then(|| self.as_json());
-        MemoryEstimate { body: self.len(), indented: self.seen.found, from_yaml, reviewed, parsed: 0 }
+        let from_yaml = (yaml && !self.seen.starts_as_object()).then(|| self.as_json());
+        MemoryEstimate { body: self.len(), indented: self.seen.found(), from_yaml, reviewed, parsed: 0 }
+    }
+
+    /// Whether it has no whitespace between its tokens, where it is JSON: see [`Gaps::is_compact`].
+    pub(crate) fn is_compact(&self) -> bool {
+        self.seen.is_compact()
     }
 }
 
@@ -138,13 +147,17 @@ impl Server {
         }
     }
 
-    async fn make_room(&self, call: &mut Call, kept: Kept, need: u64) -> Result<Kept, Status> {
-        self.expect_room(need)?;
-        let fits = call.room.lock().as_mut().map(|room| {
+    /// Whether the room that a request has can be made as large as `need` at once; `None`: it has none.
+    pub(crate) fn fits(&self, call: &Call, need: u64) -> Option<bool> {
+        call.room.lock().as_mut().map(|room| {
             room.shrink_to(need);
             self.memory.enlarge(room, need)
-        });
-        let kept = match (kept, fits) {
+        })
+    }
+
+    async fn make_room(&self, call: &mut Call, kept: Kept, need: u64) -> Result<Kept, Status> {
+        self.expect_room(need)?;
+        let kept = match (kept, self.fits(call, need)) {
             (Kept::Memory(bytes), Some(false)) => {
                 // Nobody holds room and waits for more: the body makes place, and comes back when there is enough.
                 let mut writer = self.spool.writer();
@@ -317,58 +330,6 @@ impl Frames {
             whole.extend_from_slice(&data);
         }
         Ok(whole.freeze())
-    }
-}
-
-/// Whether JSON that comes in pieces has whitespace between its tokens. Around the whole value it does not count.
-#[derive(Clone, Copy, Default)]
-struct Gaps {
-    /// The first byte that is no whitespace.
-    first: Option<u8>,
-    depth: u64,
-    in_string: bool,
-    escaped: bool,
-    found: bool,
-}
-
-impl Gaps {
-    fn look(&mut self, piece: &[u8]) {
-        if self.found {
-            return;
-        }
-        if self.first.is_none() {
-            self.first = piece.iter().copied().find(|byte| !byte.is_ascii_whitespace());
-        }
-        let mut rest = piece;
-        while let Some((byte, after)) = rest.split_first() {
-            rest = match self.in_string {
-                true => self.string(rest),
-                false => {
-                    self.token(*byte);
-                    after
-                }
-            };
-        }
-    }
-
-    /// What is left behind the string, which may go on in the next piece. Strings are long in this field: jump, do not step.
-    fn string<'a>(&mut self, piece: &'a [u8]) -> &'a [u8] {
-        let from = usize::from(std::mem::take(&mut self.escaped));
-        let rest = &piece[from..];
-        let Some(at) = memchr::memchr2(b'"', b'\\', rest) else { return &[] };
-        self.in_string = rest[at] != b'"';
-        self.escaped = self.in_string;
-        &rest[at + 1..]
-    }
-
-    fn token(&mut self, byte: u8) {
-        match byte {
-            b'"' => self.in_string = true,
-            b'{' | b'[' => self.depth += 1,
-            b'}' | b']' => self.depth = self.depth.saturating_sub(1),
-            b' ' | b'\n' | b'\r' | b'\t' if self.depth > 0 => self.found = true,
-            _ => {}
-        }
     }
 }
 

@@ -3,8 +3,6 @@
 //! A decompressor is never given more room than the caller knows the plaintext to need, so a crafted frame cannot make
 //! us allocate. Contexts are kept and used again: setting one up costs more than compressing a small record.
 
-use std::io::Cursor;
-
 use parking_lot::Mutex;
 use zstd::bulk::{Compressor, Decompressor};
 
@@ -13,8 +11,10 @@ const LEVEL: i32 = 1;
 const PROBE: usize = 16 << 10;
 /// Contexts of each kind that are kept; a few hundred KiB each.
 const KEPT: usize = 4;
+/// A buffer for frames that is longer than this is not kept.
+const KEPT_FRAME: usize = 768 << 10;
 
-static COMPRESSORS: Mutex<Vec<Compressor<'static>>> = Mutex::new(Vec::new());
+static COMPRESSORS: Mutex<Vec<Press>> = Mutex::new(Vec::new());
 static DECOMPRESSORS: Mutex<Vec<Decompressor<'static>>> = Mutex::new(Vec::new());
 
 /// The input is not a frame of exactly the length it should have.
@@ -42,38 +42,60 @@ impl Worth {
     }
 }
 
-/// Appends `input` to `out`, compressed if that pays, and says whether it is.
-pub(crate) fn append(out: &mut Vec<u8>, input: &[u8], worth: Worth) -> bool {
-    let start = out.len();
-    if let Some(mut compressor) = borrow(&COMPRESSORS, || Compressor::new(LEVEL)) {
-        let done = helps(&mut compressor, input, worth) && append_frame(&mut compressor, out, input);
-        give_back(&COMPRESSORS, compressor);
-        if done && out.len() - start < input.len() {
-            return true;
+/// A compressor, and a buffer for its frames: nobody knows before how long a frame will be, and a buffer for the longest one would be
+/// taken from the system and given back for each.
+struct Press {
+    compressor: Compressor<'static>,
+    frame: Vec<u8>,
+}
+
+impl Press {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { compressor: Compressor::new(LEVEL)?, frame: Vec::new() })
+    }
+
+    /// Compresses into the frame and gives its length.
+    fn press(&mut self, input: &[u8]) -> Option<usize> {
+        self.frame.clear();
+        self.frame.reserve(zstd::zstd_safe::compress_bound(input.len()));
+        self.compressor.compress_to_buffer(input, &mut self.frame).ok()
+    }
+
+    /// Whether the first bytes shrink enough.
+    fn helps(&mut self, input: &[u8], worth: Worth) -> bool {
+        if input.len() <= PROBE {
+            return !input.is_empty(); // Trying it all costs no more than trying a part.
         }
+        self.press(&input[..PROBE]).is_some_and(|size| size < worth.most())
     }
-    out.truncate(start);
-    out.extend_from_slice(input);
-    false
+
+    /// Whether the frame holds the input, and is shorter.
+    fn shrinks(&mut self, input: &[u8], worth: Worth) -> bool {
+        self.helps(input, worth) && self.press(input).is_some_and(|size| size < input.len())
+    }
 }
 
-/// Whether the first bytes shrink enough.
-fn helps(compressor: &mut Compressor<'_>, input: &[u8], worth: Worth) -> bool {
-    if input.len() <= PROBE {
-        return !input.is_empty(); // Trying it all costs no more than trying a part.
+/// Appends `input` to `out`, compressed if that pays, and says whether it is. `out` has room for `tail` bytes more then, and for no
+/// others that it had not before.
+pub(crate) fn append(out: &mut Vec<u8>, input: &[u8], worth: Worth, tail: usize) -> bool {
+    let press = borrow(&COMPRESSORS, Press::new);
+    let shrunk = press.is_some_and(|mut press| {
+        let shrinks = press.shrinks(input, worth);
+        if shrinks {
+            out.reserve_exact(press.frame.len() + tail);
+            out.extend_from_slice(&press.frame);
+        }
+        if press.frame.capacity() > KEPT_FRAME {
+            press.frame = Vec::new();
+        }
+        give_back(&COMPRESSORS, press);
+        shrinks
+    });
+    if !shrunk {
+        out.reserve_exact(input.len() + tail);
+        out.extend_from_slice(input);
     }
-    let mut trial = Vec::with_capacity(zstd::zstd_safe::compress_bound(PROBE));
-    compressor.compress_to_buffer(&input[..PROBE], &mut trial).is_ok_and(|size| size < worth.most())
-}
-
-fn append_frame(compressor: &mut Compressor<'_>, out: &mut Vec<u8>, input: &[u8]) -> bool {
-    let start = out.len();
-    out.reserve(zstd::zstd_safe::compress_bound(input.len()));
-    let mut cursor = Cursor::new(std::mem::take(out));
-    cursor.set_position(start as u64);
-    let done = compressor.compress_to_buffer(input, &mut cursor).is_ok();
-    *out = cursor.into_inner();
-    done
+    shrunk
 }
 
 /// Inflates a frame into exactly `room`.
@@ -123,7 +145,8 @@ mod tests {
         fn gives_back_what_it_took(input in prop::collection::vec(any::<u8>(), 0..40_000), repeat in 1usize..4) {
             let input = input.repeat(repeat);
             let mut out = b"head".to_vec();
-            let shrunk = append(&mut out, &input, Worth::Third);
+            let shrunk = append(&mut out, &input, Worth::Third, 3);
+            prop_assert!(out.capacity() - out.len() >= 3);
             prop_assert_eq!(&out[..4], b"head");
             let back = if shrunk { inflated(&out[4..], input.len()).unwrap() } else { out[4..].to_vec() };
             prop_assert_eq!(back, input);
@@ -133,7 +156,7 @@ mod tests {
     #[test]
     fn refuses_a_frame_that_is_longer_or_shorter_than_known() {
         let mut frame = Vec::new();
-        assert!(append(&mut frame, &[b'a'; 1 << 20], Worth::Third));
+        assert!(append(&mut frame, &[b'a'; 1 << 20], Worth::Third, 0));
         assert!(frame.len() < 1000);
         assert_eq!(inflated(&frame, (1 << 20) - 1), Err(NotInflated));
         assert_eq!(inflated(&frame, (1 << 20) + 1), Err(NotInflated));
@@ -147,12 +170,12 @@ mod tests {
         let mut noise = vec![0; 300_000];
         aws_lc_rs::rand::fill(&mut noise).unwrap();
         let mut out = Vec::new();
-        assert!(!append(&mut out, &noise, Worth::Tenth));
+        assert!(!append(&mut out, &noise, Worth::Tenth, 0));
         assert_eq!(out, noise);
         // As base64 it has six bits of content in each byte.
         let letters: Vec<u8> = noise.iter().map(|byte| b'0' + (byte & 63)).collect();
         for (worth, shrinks) in [(Worth::Tenth, true), (Worth::Third, false)] {
-            assert_eq!(append(&mut Vec::new(), &letters, worth), shrinks, "{worth:?}");
+            assert_eq!(append(&mut Vec::new(), &letters, worth, 0), shrinks, "{worth:?}");
         }
     }
 }

@@ -206,7 +206,7 @@ pub async fn samples(keys: &Keyring) -> Vec<(&'static str, Bytes)> {
     }
     let mut content = vec![0, 0, 0, 0, 0];
     content[1..].copy_from_slice(&(text.len() as u32).to_be_bytes());
-    content[0] = u8::from(crate::compress::append(&mut content, &text, crate::compress::Worth::Tenth));
+    content[0] = u8::from(crate::compress::append(&mut content, &text, crate::compress::Worth::Tenth, 0));
     samples.push(("chunk", content.into()));
     samples.push((
         "chunk",

@@ -5,9 +5,10 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::{
-    json::{self, Findings, Key, Node, Raw, Segments},
+    json::{self, Census, Findings, Key, Node, Raw, Segments, census},
     kind::Kind,
     meta::ObjectMeta,
+    schema::Schema,
 };
 
 /// An object in the form of its kind.
@@ -21,6 +22,9 @@ pub struct Document {
     pub meta: ObjectMeta,
     /// The other members, such as `spec`.
     pub body: Node,
+    /// The text that it was read from, where that is compact: what is printed is a part of it, and not a copy, as long as it is the
+    /// same.
+    pub source: Option<Raw>,
 }
 
 /// The object cannot be read at all.
@@ -43,6 +47,24 @@ impl Document {
         let mut findings = Findings::default();
         let node = json::decode(bytes, kind.schema, &mut findings)?;
         Self::from_conformed(node, findings)
+    }
+
+    /// As [`Document::decode`], for a body that is known to be compact and not too deep, if it has no more than `most` values: see
+    /// [`json::decode_compact`]. Also counts what was read.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn decode_compact(
+        bytes: &Bytes,
+        kind: &Kind,
+        most: usize,
+    ) -> Result<(Self, Vec<String>, Census), Error> {
+        let mut findings = Findings::default();
+        let node = json::decode_compact(bytes, kind.schema, &mut findings, most)?;
+        let census = census::count_tree(&node, kind.schema);
+        let (mut document, strict) = Self::from_conformed(node, findings)?;
+        document.source = Some(Raw::from_compact(bytes.clone()));
+        Ok((document, strict, census))
     }
 
     /// Takes over a tree that a patch has worked on.
@@ -73,13 +95,13 @@ impl Document {
             _ => String::new(),
         };
         let (api_version, kind) = (text("apiVersion"), text("kind"));
-        Ok((Self { api_version, kind, meta, body: node }, findings.strict))
+        Ok((Self { api_version, kind, meta, body: node, source: None }, findings.strict))
     }
 
     /// The members beside metadata as they rest.
     #[must_use]
     pub fn print(&self) -> Printed {
-        Printed::of(&self.body)
+        Printed::of(&self.body, self.source.as_ref())
     }
 }
 
@@ -95,12 +117,12 @@ pub struct Printed {
 }
 
 impl Printed {
-    /// Prints the members of an object.
+    /// Prints the members of an object. `source`: as in [`Document`].
     #[must_use]
-    pub fn of(body: &Node) -> Self {
+    pub fn of(body: &Node, source: Option<&Raw>) -> Self {
         let Node::Object(members) = body else { return Self::default() };
-        let (mut segments, mut parts) = (Segments::default(), Vec::new());
-        segments.reserve(body.size());
+        let mut segments = Segments::of(source.map(|source| source.bytes().clone()), body.size());
+        let mut parts = Vec::new();
         for (key, value) in members {
             if !parts.is_empty() {
                 segments.literal(",");
@@ -127,6 +149,12 @@ pub fn tree(api_version: &str, kind: &str, meta: Bytes, payload: &Bytes) -> Node
         root.set(key, Node::Raw(value));
     }
     root
+}
+
+/// Counts the members of a payload, which stand there without braces.
+#[must_use]
+pub fn count_payload(payload: &Bytes, schema: &'static Schema) -> Census {
+    census::count_tree(&tree("", "", Bytes::from_static(b"{}"), payload), schema)
 }
 
 /// The members in a payload.
@@ -174,6 +202,12 @@ mod tests {
         assert_eq!(found[0], ("spec".to_owned(), Bytes::from_static(b"{\"a\":[1,\"}\"]}")));
         assert_eq!(found[1], ("status".to_owned(), Bytes::from_static(b"{\"b\":\"x,y\"}")));
         assert_eq!(found[2], ("n".to_owned(), Bytes::from_static(b"1")));
+    }
+
+    #[test]
+    fn counts_a_payload_with_what_stands_beside_it() {
+        let payload = Bytes::from_static(br#""spec":{"parts":[{"kind":"W"},{}]}"#);
+        assert_eq!(count_payload(&payload, KIND_INFO.schema).nodes, 1 + 2 + 1 + 1 + 1 + 1 + 1 + 1);
     }
 
     #[test]

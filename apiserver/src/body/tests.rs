@@ -16,21 +16,3 @@ async fn takes_bodies_up_to_the_limit() {
         assert!(matches!(frames(sizes, 10).whole(10).await, Err(Broken::TooLong)));
     }
 }
-
-#[test]
-fn sees_whitespace_between_tokens_however_it_is_cut() {
-    for (text, indented) in [
-        (r#"{"a b":"c\" d\\","e":[1,"\\\" "]}"#, false),
-        (" {\"a\":[]}\n", false),
-        (r#"{"a": 1}"#, true),
-        ("{\"a\":[\n]}", true),
-        (r#"{"a":"\\" }"#, true),
-    ] {
-        for at in 0..text.len() {
-            let mut gaps = Gaps::default();
-            gaps.look(&text.as_bytes()[..at]);
-            gaps.look(&text.as_bytes()[at..]);
-            assert_eq!(gaps.found, indented, "{text} cut at {at}");
-        }
-    }
-}

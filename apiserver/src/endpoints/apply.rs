@@ -241,7 +241,7 @@ async fn lay_over(
     let overlay = Overlay { kind, live, config, force, owner };
     let applied = overlay.apply(&request.work(), length).await.map_err(read::not_done)?;
     let Applied { meta, body } = applied.map_err(|conflicts| Status::apply_conflict(&conflicts))?;
-    let document = Document { api_version, kind: apply.config.kind.clone(), meta, body };
+    let document = Document { api_version, kind: apply.config.kind.clone(), meta, body, source: None };
     decode::admit(request, Ok((document, Vec::new())), write, warnings)
 }
 
@@ -280,7 +280,8 @@ mod tests {
         let _held = work.hold();
         for (length, waits) in [(LIGHT, false), (LIGHT + 1, true)] {
             let (meta, body) = (ObjectMeta::default(), Node::object());
-            let config = Document { api_version: String::new(), kind: String::new(), meta, body };
+            let config =
+                Document { api_version: String::new(), kind: String::new(), meta, body, source: None };
             let (kind, config) = (&repot_api::shoot_state::KIND_INFO, Arc::new(config));
             let overlay = Overlay { kind, live: None, config, force: false, owner: owner() };
             assert_eq!(poll!(Box::pin(overlay.apply(&work, length))).is_pending(), waits, "{length} bytes");

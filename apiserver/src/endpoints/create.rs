@@ -66,7 +66,7 @@ pub(super) async fn persist_new(
         let ready = EncodedObject::fitting(request, &mut document, &origin).await?;
         if !generated {
             // It is printed, and there is no other try: what it was decoded from is not needed any more.
-            document.body = Node::object();
+            (document.body, document.source) = (Node::object(), None);
         }
         match rest(request, write, &document, uid, ready).await {
             Err(status) if status.reason() == "AlreadyExists" && left > 0 => {}

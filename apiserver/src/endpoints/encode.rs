@@ -8,7 +8,7 @@ use futures::stream;
 use http::{Response, StatusCode};
 use repot_apimachinery::{
     document::{Document, Printed},
-    json::Node,
+    json::{Node, Raw, segments::KEPT_FOR_NOTHING},
     kind::Kind,
     meta::ObjectMeta,
 };
@@ -53,8 +53,9 @@ impl EncodedObject {
             return Err(Status::too_large(limit));
         }
         let (body, kind) = (std::mem::replace(&mut document.body, Node::object()), request.resource.kind);
+        let source = document.source.clone();
         let print = move || {
-            let (payload, summary) = print(&body, kind);
+            let (payload, summary) = print(&body, source.as_ref(), kind);
             (payload, summary, body)
         };
         let (payload, summary, body) = read::heavy(request, length, print).await?;
@@ -157,7 +158,8 @@ impl EncodedObject {
             );
         }
         if let Some(room) = request.call.room.lock().as_mut() {
-            room.shrink_to(length);
+            // The text may be a part of the body, which is then kept.
+            room.shrink_to(length + length / (KEPT_FOR_NOTHING as u64 - 1));
         }
         wire::sized(code, length, stream::iter([before, text, end].map(Ok)))
     }
@@ -167,8 +169,8 @@ impl EncodedObject {
 const HELD: u64 = 16 << 20;
 
 /// The members beside metadata as text, and what is kept beside it.
-fn print(body: &Node, kind: &Kind) -> (Printed, Summary) {
-    let payload = Printed::of(body);
+fn print(body: &Node, source: Option<&Raw>, kind: &Kind) -> (Printed, Summary) {
+    let payload = Printed::of(body, source);
     let digest =
         |(name, range): &(String, Range<usize>)| (name.clone(), digest(&payload.text[range.clone()]));
     let digests = payload.parts.iter().map(digest).collect();

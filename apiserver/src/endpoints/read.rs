@@ -1,9 +1,13 @@
 //! Reads whole objects from request bodies, within the memory that the request has.
 
+use std::ops::RangeInclusive;
+
 use bytes::Bytes;
+use parking_lot::Mutex;
 use repot_apimachinery::{
-    document::Document,
-    json::{Census, census},
+    document::{self, Document},
+    json::{self, Census, census},
+    kind::Kind,
     meta::OBJECT_META,
 };
 use repot_storage::Object;
@@ -27,9 +31,18 @@ pub(super) fn is_yaml(request: &Request<'_>) -> Result<bool, Status> {
 /// A body that can be decoded as often as a write is tried. The request has memory for it, and for what is made of it.
 pub(super) struct Source {
     json: Bytes,
+    /// Whether there is no whitespace between its tokens.
+    compact: bool,
+    /// What was decoded already, to be taken by who decodes first.
+    first: Mutex<Option<Decoded>>,
     /// What it takes in memory.
     pub(super) needs: MemoryEstimate,
 }
+
+/// What a value of a decoded tree takes with its key while the tree is made, at the most, in bytes.
+const DECODED: usize = 256;
+/// A tree takes at least and at most so many bytes where it is made before it is counted.
+const DECODED_AT_ONCE: RangeInclusive<usize> = 64 << 10..=8 << 20;
 
 impl Source {
     /// Takes a body into memory and counts what it will become. `need`: what the request holds then; `cost`: what is made of the
@@ -47,20 +60,28 @@ impl Source {
         let mut needs = sent.needs(yaml, admit::largest_review(request));
         let limit = usize::try_from(sent.as_json()).unwrap_or(usize::MAX);
         let limit = limit.min(request.server.limits.object_bytes);
+        let compact = !yaml && sent.is_compact();
         let body = request.server.open(request.call, sent, need(&needs)).await?;
         let (kind, length) = (request.resource.kind, body.len());
         let read = move || {
             let json = if yaml { config::json(body, limit)? } else { body };
-            let census = census::count(&json, kind.schema);
-            Ok::<_, config::Unreadable>((json, census))
+            let (census, first) = match compact.then(|| decode_at_once(&json, kind)).flatten() {
+                Some((census, decoded)) => (census, Some(decoded)),
+                None => (census::count(&json, kind.schema), None),
+            };
+            Ok::<_, config::Unreadable>((json, census, first))
         };
-        let (json, census) =
+        let (json, census, mut first) =
             heavy(request, length, read).await?.map_err(|error| Status::bad_request(error.to_string()))?;
         needs.parsed = cost(census);
         // Who could not be replaced or patched any more could not be repaired either: there both states are read.
         request.server.expect_room(need(&needs) + needs.parsed)?;
+        if request.server.fits(request.call, need(&needs)) == Some(false) {
+            // It would keep the body in memory, which makes place.
+            first = None;
+        }
         let json = request.server.keep(request.call, json, need(&needs)).await?;
-        Ok(Self { json, needs })
+        Ok(Self { json, compact, first: Mutex::new(first), needs })
     }
 
     /// Its length as JSON, in bytes.
@@ -73,8 +94,17 @@ impl Source {
     /// # Errors
     /// The inner one says what is wrong with the body.
     pub(super) async fn decode(&self, request: &Request<'_>) -> Result<Decoded, Status> {
-        let (json, kind) = (self.json.clone(), request.resource.kind);
-        heavy(request, json.len(), move || Document::decode(&json, kind)).await
+        if let Some(first) = self.first.lock().take() {
+            return Ok(first);
+        }
+        let (json, kind, length) = (self.json.clone(), request.resource.kind, self.json.len());
+        let compact = self.compact;
+        let decode = move || match compact {
+            true => Document::decode_compact(&json, kind, usize::MAX)
+                .map(|(document, strict, _)| (document, strict)),
+            false => Document::decode(&json, kind),
+        };
+        heavy(request, length, decode).await
     }
 
     /// The object, in which nothing is wrong but what validation finds.
@@ -91,6 +121,17 @@ impl Source {
     }
 }
 
+/// Decodes a body in the same pass that counts it, where the tree takes little: no more than the text that is printed later, for which
+/// the request has room from the beginning. Short bodies have none, and their trees are small.
+fn decode_at_once(json: &Bytes, kind: &Kind) -> Option<(Census, Decoded)> {
+    let most = json.len().clamp(*DECODED_AT_ONCE.start(), *DECODED_AT_ONCE.end()) / DECODED;
+    match Document::decode_compact(json, kind, most) {
+        Ok((document, strict, census)) => Some((census, Ok((document, strict)))),
+        Err(document::Error::Json(json::Error::TooMany(_))) => None,
+        Err(error) => Some((Census::default(), Err(error))),
+    }
+}
+
 /// Charges a request for what it makes of a stored payload beside its text.
 ///
 /// # Errors
@@ -101,7 +142,7 @@ pub(super) async fn charge_payload(
     cost: fn(Census) -> u64,
 ) -> Result<(), Status> {
     let (counted, schema) = (payload.clone(), request.resource.kind.schema);
-    let census = heavy(request, payload.len(), move || census::count_payload(&counted, schema)).await?;
+    let census = heavy(request, payload.len(), move || document::count_payload(&counted, schema)).await?;
     request.server.charge(request.call, cost(census))
 }
 

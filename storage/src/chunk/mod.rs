@@ -80,14 +80,12 @@ pub(crate) fn seal(
     plain: &[u8],
     worth: Worth,
 ) -> Result<Bytes, Refused> {
-    let mut value = Vec::with_capacity(HEADER + seal::NONCE + plain.len() / 2 + seal::TAG);
-    value.extend_from_slice(&[FORMAT, 0]);
-    value.extend_from_slice(&[0; seal::NONCE]);
-    value[1] = if compress::append(&mut value, plain, worth) { ZSTD } else { 0 };
-    value.reserve_exact(seal::TAG);
+    // A value takes no more than it needs: many of them wait in queues.
+    let mut value = vec![FORMAT, 0];
+    value.resize(HEADER + seal::NONCE, 0);
+    value[1] = if compress::append(&mut value, plain, worth, seal::TAG) { ZSTD } else { 0 };
     let associated = associated([value[0], value[1]], uid, id);
     cipher.seal(HEADER, &associated, &mut value)?;
-    value.shrink_to_fit(); // Compression asks for the worst case; values wait in queues.
     Ok(value.into())
 }
 

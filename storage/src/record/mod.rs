@@ -90,7 +90,7 @@ impl Packed {
     /// Copies the bytes, compressed where that pays.
     pub fn new(plain: &[u8]) -> Self {
         let mut data = Vec::new();
-        let zstd = compress::append(&mut data, plain, Worth::Tenth);
+        let zstd = compress::append(&mut data, plain, Worth::Tenth, 0);
         Self { data: data.into(), len: plain.len(), zstd }
     }
 

@@ -5,7 +5,6 @@
 
 use std::{fmt, ops::AddAssign};
 
-use bytes::Bytes;
 use serde::{
     Deserialize,
     de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor},
@@ -45,7 +44,7 @@ pub fn count(text: &[u8], schema: &'static Schema) -> Census {
     census
 }
 
-/// Counts a tree that a patch has worked on.
+/// Counts a tree: what was read of a text, or what a patch has worked on.
 #[must_use]
 pub fn count_tree(node: &Node, schema: &'static Schema) -> Census {
     let mut census = Census::default();
@@ -63,13 +62,19 @@ fn tree(node: &Node, schema: &'static Schema, census: &mut Census) {
         (Node::Object(members), shape) => {
             census.nodes += 1;
             for (key, value) in members {
-                let inner = match shape {
-                    Shape::Map(inner) => Some(*inner),
-                    _ => schema.field(key.text()).map(|field| field.schema),
-                };
-                if let Some(inner) = inner {
-                    census.copied += key.text().len() as u64;
-                    tree(value, inner, census);
+                census.copied += key.copied() as u64;
+                match shape {
+                    Shape::Map(inner) => {
+                        census.nodes += 1;
+                        tree(value, inner, census);
+                    }
+                    _ => {
+                        let Some(field) = schema.field(key.text()) else { continue };
+                        if field.hidden {
+                            census.copied += value.size() as u64;
+                        }
+                        tree(value, field.schema, census);
+                    }
                 }
             }
         }
@@ -189,16 +194,12 @@ impl<'de> Visitor<'de> for Counter<'_> {
     }
 }
 
-/// Counts the members of a payload, which stand there without braces.
-#[must_use]
-pub fn count_payload(payload: &Bytes, schema: &'static Schema) -> Census {
-    count_tree(&crate::document::tree("", "", Bytes::from_static(b"{}"), payload), schema)
-}
-
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
-    use crate::json::{Raw, decode_opaque};
+    use crate::json::{Findings, Raw, decode, decode_opaque};
     use crate::sample::KIND_INFO;
 
     fn counted(text: &str) -> (u64, u64, u64) {
@@ -253,13 +254,14 @@ mod tests {
         opened.open();
         opened.member_mut("spec").expect("a spec").open();
         assert_eq!(count_tree(&opened, KIND_INFO.schema).nodes, whole.nodes);
+        let bytes = Bytes::from_static(text.as_bytes());
+        let read = decode(&bytes, KIND_INFO.schema, &mut Findings::default()).expect("JSON");
+        assert_eq!(count_tree(&read, KIND_INFO.schema).nodes, whole.nodes);
         let mut entries = Node::Raw(Raw::from_compact(Bytes::from_static(br#"[{"fieldsV1":{"f:a":{}}}]"#)));
         entries.open();
         let mut meta = Node::object();
         meta.set("managedFields", entries);
         assert_eq!(count_tree(&meta, &crate::meta::OBJECT_META).paths, 3);
-        let payload = Bytes::from_static(br#""spec":{"parts":[{"kind":"W"},{}]}"#);
-        assert_eq!(count_payload(&payload, KIND_INFO.schema).nodes, 1 + 2 + 1 + 1 + 1 + 1 + 1 + 1);
         // What a patch opens below an opaque part is copied.
         let mut state = Node::Raw(Raw::from_compact(Bytes::from_static(b"[1,2,3]")));
         state.open();

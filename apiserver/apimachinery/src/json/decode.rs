@@ -24,6 +24,9 @@ pub enum Error {
     /// See [`super::raw::MAX_DEPTH`].
     #[error(transparent)]
     TooDeep(#[from] super::raw::TooDeep),
+    /// See [`decode_compact`].
+    #[error("JSON has more than {0} values at declared places")]
+    TooMany(usize),
 }
 
 /// Reads a whole document.
@@ -31,7 +34,34 @@ pub enum Error {
 /// # Errors
 /// When the bytes are not one JSON value in UTF-8. What merely does not fit the schema goes to `findings`.
 pub fn decode(bytes: &Bytes, schema: &'static Schema, findings: &mut Findings) -> Result<Node, Error> {
-    read(bytes, schema, &mut Path::default(), findings)
+    read(bytes, ReadOptions::ANY, schema, &mut Path::default(), findings)
+}
+
+/// Reads a whole document that is known to have no whitespace between its tokens, and to be no deeper than
+/// [`super::raw::MAX_DEPTH`]. Gives up where it has more than `most` values at declared places and keys of maps.
+///
+/// # Errors
+/// As [`decode`], and [`Error::TooMany`].
+pub fn decode_compact(
+    bytes: &Bytes,
+    schema: &'static Schema,
+    findings: &mut Findings,
+    most: usize,
+) -> Result<Node, Error> {
+    read(bytes, ReadOptions { compact: true, most }, schema, &mut Path::default(), findings)
+}
+
+/// What is said of a text before it is read, and how much of it is to be read.
+#[derive(Clone, Copy, Debug)]
+struct ReadOptions {
+    /// There is no whitespace between tokens, and values are not nested too deeply.
+    compact: bool,
+    /// Values at declared places, and keys of maps.
+    most: usize,
+}
+
+impl ReadOptions {
+    const ANY: Self = Self { compact: false, most: usize::MAX };
 }
 
 /// Reads a whole document without looking into it.
@@ -60,7 +90,7 @@ fn conform_at(
 ) -> Result<Node, Error> {
     match (node, &schema.shape) {
         (node, Shape::Opaque) => Ok(Node::Raw(node.to_raw())),
-        (Node::Raw(raw), _) => read(raw.bytes(), schema, path, findings),
+        (Node::Raw(raw), _) => read(raw.bytes(), ReadOptions::ANY, schema, path, findings),
         (Node::Object(members), Shape::Object(_) | Shape::AtomicObject(_) | Shape::Map(_)) => {
             let mut object = ObjectReader::new(schema);
             for (key, value) in members {
@@ -77,24 +107,28 @@ fn conform_at(
         (node @ Node::String(_), Shape::String(_) | Shape::Choice(_))
         | (node @ Node::Integer(_), Shape::Integer)
         | (node @ Node::Bool(_), Shape::Boolean) => Ok(node),
-        (node, _) => read(node.to_raw().bytes(), schema, path, findings),
+        (node, _) => read(node.to_raw().bytes(), ReadOptions::ANY, schema, path, findings),
     }
 }
 
 fn read(
     bytes: &Bytes,
+    options: ReadOptions,
     schema: &'static Schema,
     path: &mut Path,
     findings: &mut Findings,
 ) -> Result<Node, Error> {
     let text = std::str::from_utf8(bytes).map_err(|e| Error::Syntax(format!("invalid UTF-8: {e}")))?;
     let mut parser = serde_json::Deserializer::from_str(text);
-    let mut too_deep = None;
-    let reader = Reader { schema, source: bytes, path, findings, too_deep: &mut too_deep };
+    let (mut too_deep, mut left) = (None, options.most);
+    let compact = options.compact;
+    let reader =
+        Reader { schema, source: bytes, compact, path, findings, too_deep: &mut too_deep, left: &mut left };
     let node = reader.deserialize(&mut parser).and_then(|node| parser.end().map(|()| node));
-    match too_deep {
-        Some(error) => Err(error.into()),
-        None => node.map_err(|e| Error::Syntax(redact(&e))),
+    match (too_deep, node) {
+        (Some(error), _) => Err(error.into()),
+        (None, Err(_)) if left == 0 => Err(Error::TooMany(options.most)),
+        (None, node) => node.map_err(|e| Error::Syntax(redact(&e))),
     }
 }
 
@@ -110,21 +144,27 @@ fn redact(error: &serde_json::Error) -> String {
 struct Reader<'a> {
     schema: &'static Schema,
     source: &'a Bytes,
+    compact: bool,
     path: &'a mut Path,
     findings: &'a mut Findings,
     too_deep: &'a mut Option<super::raw::TooDeep>,
+    /// How many values and keys may still come.
+    left: &'a mut usize,
 }
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
     type Value = Node;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(mut self, deserializer: D) -> Result<Node, D::Error> {
+        self.count()?;
         if !matches!(self.schema.shape, Shape::Opaque) {
             return deserializer.deserialize_any(self);
         }
         let text: &'de RawValue = serde::Deserialize::deserialize(deserializer)?;
         // The deserializer borrows from `source`, so this is a slice of it and not a copy.
-        match Raw::from_valid(self.source.slice_ref(text.get().as_bytes())) {
+        let text = self.source.slice_ref(text.get().as_bytes());
+        let raw = if self.compact { Ok(Raw::from_compact(text)) } else { Raw::from_valid(text) };
+        match raw {
             Ok(raw) => Ok(Node::Raw(raw)),
             Err(error) => {
                 *self.too_deep = Some(error);
@@ -139,10 +179,18 @@ impl Reader<'_> {
         Reader {
             schema,
             source: self.source,
+            compact: self.compact,
             path: self.path,
             findings: self.findings,
             too_deep: self.too_deep,
+            left: self.left,
         }
+    }
+
+    fn count<E: serde::de::Error>(&mut self) -> Result<(), E> {
+        // The message is not seen: nothing is left then.
+        *self.left = self.left.checked_sub(1).ok_or_else(|| E::custom("too many values"))?;
+        Ok(())
     }
 
     fn mismatch<E>(self, got: &str) -> Result<Node, E> {
@@ -236,6 +284,9 @@ impl<'de> Visitor<'de> for Reader<'_> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
+            if matches!(self.schema.shape, Shape::Map(_)) {
+                self.count()?;
+            }
             let outside = self.path.enter_field(&key);
             let value = map.next_value_seed(self.inner(inner))?;
             self.path.leave_to(outside);
@@ -246,93 +297,4 @@ impl<'de> Visitor<'de> for Reader<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::schema::{Field, ListType};
-
-    static TEXT: Schema = Schema::string("");
-    static NUMBER: Schema = Schema::of("", Shape::Integer);
-    static ANY: Schema = Schema::of("", Shape::Opaque);
-    static ITEM: Schema =
-        Schema::of("", Shape::Object(&[Field::required("name", &TEXT), Field::optional("state", &ANY)]));
-    static ITEMS: Schema = Schema::of("", Shape::List(&ITEM, ListType::Map(&["name"])));
-    static LABELS: Schema = Schema::of("", Shape::Map(&TEXT));
-    static ROOT: Schema = Schema::of(
-        "",
-        Shape::Object(&[
-            Field::optional("items", &ITEMS),
-            Field::optional("count", &NUMBER),
-            Field::optional("labels", &LABELS),
-        ]),
-    );
-
-    fn read(text: &str) -> (String, Findings) {
-        let mut findings = Findings::default();
-        let node = decode(&Bytes::copy_from_slice(text.as_bytes()), &ROOT, &mut findings).expect("JSON");
-        (String::from_utf8(node.to_raw().bytes().to_vec()).expect("UTF-8"), findings)
-    }
-
-    #[test]
-    fn keeps_opaque_parts_token_for_token() {
-        let text = r#"{"items":[{"name":"a","state":{"x":1.50,"x":1E+2,"\u0061":"\/"}}],"count":3}"#;
-        assert_eq!(read(text), (text.to_owned(), Findings::default()));
-    }
-
-    #[test]
-    fn finds_everything_at_once() {
-        let (kept, findings) = read(
-            r#"{"items":[{"name":1,"x":{}},{"name":"b","name":"c"}],"count":"no","labels":{"a":"1","a":"2"},"y":1}"#,
-        );
-        assert_eq!(kept, r#"{"items":[{},{"name":"c"}],"labels":{"a":"2"}}"#);
-        assert_eq!(
-            findings.strict,
-            [
-                r#"unknown field "items[0].x""#,
-                r#"duplicate field "items[1].name""#,
-                r#"duplicate field "labels.a""#,
-                r#"unknown field "y""#,
-            ]
-        );
-        assert_eq!(
-            findings.mismatches,
-            ["items[0].name: expected a string, got a number", "count: expected an integer, got a string"]
-        );
-    }
-
-    #[test]
-    fn null_means_absent_except_in_opaque_parts() {
-        assert_eq!(
-            read(r#"{"count":null,"labels":null,"items":[{"name":"a","state":null}]}"#).0,
-            r#"{"items":[{"name":"a","state":null}]}"#
-        );
-    }
-
-    #[test]
-    fn refuses_what_is_not_json() {
-        for text in ["", "{", "{}{}", "[1,]", "{\"a\":nul}", "\u{feff}{}"] {
-            let result = decode(&Bytes::copy_from_slice(text.as_bytes()), &ROOT, &mut Findings::default());
-            assert!(matches!(result, Err(Error::Syntax(_))), "{text:?} was accepted");
-        }
-        let invalid = Bytes::from_static(b"{\"items\":[{\"name\":\"\xff\"}]}");
-        assert!(decode(&invalid, &ROOT, &mut Findings::default()).is_err());
-    }
-
-    #[test]
-    fn conforms_what_a_patch_has_opened() {
-        let text = r#"{"items":[{"name":"a","state":{"x":[1.0,{"k":1e0}]}}]}"#;
-        let mut node = Node::Raw(Raw::from_valid(Bytes::from_static(text.as_bytes())).expect("bearable"));
-        node.open();
-        node.member_mut("items").expect("items").open();
-        let Some(Node::Array(items)) = node.member_mut("items") else { panic!("an array") };
-        items[0].open();
-        items[0].member_mut("state").expect("state").open();
-        let mut findings = Findings::default();
-        let conformed = conform(node, &ROOT, &mut findings).expect("conforms");
-        assert_eq!(findings, Findings::default());
-        assert_eq!(conformed.to_raw().bytes(), text.as_bytes());
-        assert!(matches!(
-            conformed.member("items").expect("items").items()[0].member("state"),
-            Some(Node::Raw(_))
-        ));
-    }
-}
+mod tests;

@@ -9,9 +9,11 @@ pub mod node;
 pub mod patch;
 pub mod pointer;
 pub mod raw;
+pub mod segments;
 
 pub use census::Census;
-pub use decode::{Error, conform, decode, decode_opaque};
+pub use decode::{Error, conform, decode, decode_compact, decode_opaque};
 pub use findings::Findings;
-pub use node::{Key, Node, Segments};
+pub use node::{Key, Node};
 pub use raw::Raw;
+pub use segments::Segments;

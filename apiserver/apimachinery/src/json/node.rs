@@ -1,6 +1,6 @@
 //! A JSON tree that goes no deeper than somebody needs it to.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::raw::Raw;
 
@@ -41,8 +41,17 @@ impl Key {
         }
     }
 
+    /// How many bytes of it are not shared with the schema.
+    pub(super) fn copied(&self) -> usize {
+        match &self.0 {
+            KeyText::Declared(_) => 0,
+            KeyText::Plain(text) => text.len(),
+            KeyText::Spelled(spelled) => spelled.0.len(),
+        }
+    }
+
     /// The JSON token, where it is not the usual one.
-    fn token(&self) -> Option<&Bytes> {
+    pub(super) fn token(&self) -> Option<&Bytes> {
         match &self.0 {
             KeyText::Spelled(spelled) => Some(&spelled.1),
             KeyText::Declared(_) | KeyText::Plain(_) => None,
@@ -203,121 +212,6 @@ impl Node {
             Self::Raw(raw) => raw.len(),
         }
     }
-
-    /// The node as one piece of compact JSON.
-    #[must_use]
-    pub fn to_raw(&self) -> Raw {
-        match self {
-            Self::Raw(raw) => raw.clone(),
-            _ => {
-                let mut segments = Segments::default();
-                segments.write(self);
-                Raw::from_compact(segments.finish().0)
-            }
-        }
-    }
-}
-
-/// Raw values from this size on become a segment of their own; smaller ones go with their neighbours.
-const OWN_SEGMENT: usize = 4096;
-
-/// Compact JSON being written, and the joints of its structure: where an element of a list starts, and around a large
-/// opaque value. The store cuts its chunks there.
-#[derive(Default)]
-pub struct Segments {
-    text: BytesMut,
-    joints: Vec<usize>,
-}
-
-impl Segments {
-    /// Writes a value as compact JSON.
-    pub fn write(&mut self, node: &Node) {
-        match node {
-            Node::String(text) => self.string(text),
-            Node::Integer(number) => self.literal(&number.to_string()),
-            Node::Bool(value) => self.literal(if *value { "true" } else { "false" }),
-            Node::Array(items) => self.array(items),
-            Node::Object(members) => {
-                self.literal("{");
-                self.members(members.iter().map(|(key, value)| (key, value)));
-                self.literal("}");
-            }
-            Node::Raw(raw) => self.raw(raw),
-        }
-    }
-
-    /// Writes members with commas between them, without the braces.
-    pub fn members<'a>(&mut self, members: impl Iterator<Item = (&'a Key, &'a Node)>) {
-        for (at, (key, value)) in members.enumerate() {
-            if at > 0 {
-                self.literal(",");
-            }
-            match key.token() {
-                Some(token) => self.text.extend_from_slice(token),
-                None => self.string(key.text()),
-            }
-            self.literal(":");
-            self.write(value);
-        }
-    }
-
-    /// Room for that many bytes more, so that a long text is not moved while it grows.
-    pub fn reserve(&mut self, bytes: usize) {
-        self.text.reserve(bytes);
-    }
-
-    /// Bytes written so far.
-    #[must_use]
-    pub fn written(&self) -> usize {
-        self.text.len()
-    }
-
-    /// Everything written, and the offsets of its joints.
-    #[must_use]
-    pub fn finish(self) -> (Bytes, Vec<usize>) {
-        (self.text.freeze(), self.joints)
-    }
-
-    fn array(&mut self, items: &[Node]) {
-        self.literal("[");
-        for (at, item) in items.iter().enumerate() {
-            if at > 0 {
-                self.literal(",");
-            }
-            if matches!(item, Node::Object(_)) {
-                self.joint();
-            }
-            self.write(item);
-        }
-        self.literal("]");
-    }
-
-    fn raw(&mut self, raw: &Raw) {
-        let own = raw.len() >= OWN_SEGMENT;
-        if own {
-            self.joint();
-        }
-        self.text.extend_from_slice(raw.bytes());
-        if own {
-            self.joint();
-        }
-    }
-
-    fn joint(&mut self) {
-        if self.joints.last() != Some(&self.text.len()) {
-            self.joints.push(self.text.len());
-        }
-    }
-
-    /// Writes text as it is.
-    pub(crate) fn literal(&mut self, text: &str) {
-        self.text.extend_from_slice(text.as_bytes());
-    }
-
-    fn string(&mut self, text: &str) {
-        // Writing to memory cannot fail, and a string always has a JSON form.
-        let _ = serde_json::to_writer((&mut self.text).writer(), text);
-    }
 }
 
 #[cfg(test)]
@@ -337,37 +231,6 @@ mod tests {
         let Node::Object(members) = &mut value else { panic!("an object") };
         members[1].1.open();
         assert_eq!(value.to_raw().bytes(), text.as_bytes());
-    }
-
-    /// The written text, cut at its joints.
-    fn cut(tree: &Node) -> Vec<Bytes> {
-        let mut segments = Segments::default();
-        segments.write(tree);
-        let (mut text, joints) = segments.finish();
-        let mut cut: Vec<_> = joints.into_iter().rev().map(|joint| text.split_off(joint)).collect();
-        cut.push(text);
-        cut.reverse();
-        cut
-    }
-
-    #[test]
-    fn large_opaque_values_are_segments() {
-        let large = format!("\"{}\"", "x".repeat(OWN_SEGMENT));
-        let mut tree = Node::object();
-        tree.set("a", node("1"));
-        tree.set("b", node(&large));
-        assert_eq!(cut(&tree), ["{\"a\":1,\"b\":", large.as_str(), "}"]);
-    }
-
-    #[test]
-    fn list_elements_start_segments() {
-        let mut items = Vec::new();
-        for n in 0..3 {
-            let mut item = Node::object();
-            item.set("n", Node::Integer(n));
-            items.push(item);
-        }
-        assert_eq!(cut(&Node::Array(items)), ["[", "{\"n\":0},", "{\"n\":1},", "{\"n\":2}]"]);
     }
 
     #[test]

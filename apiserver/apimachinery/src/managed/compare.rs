@@ -10,7 +10,10 @@ use super::{
     form::{Form, by_key, form, items, members, same},
     set::{Branch, Set},
 };
-use crate::{json::Node, schema::Schema};
+use crate::{
+    json::Node,
+    schema::{Field, Schema},
+};
 
 /// What differs between two states of an object.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -78,43 +81,81 @@ impl Delta {
             place.below.put(element.clone(), branch);
         }
     }
+}
 
-    /// Notes that the place itself came or went.
-    fn mark(&mut self, before: Option<&Node>, after: Option<&Node>) {
-        self.added.member = before.is_none();
-        self.removed.member = after.is_none();
+/// A place that only one state has, with everything below.
+fn everything(node: &Node, schema: &'static Schema) -> Branch {
+    let form = form(schema);
+    let below = match form {
+        Form::Leaf => Set::default(),
+        Form::Record(fields) => {
+            let field = |field: &Field| {
+                let value = node.member(field.name)?;
+                Some((Element::field(field.name), everything(value, field.schema)))
+            };
+            fields.iter().filter_map(field).collect()
+        }
+        Form::Map(inner) => {
+            let member = |(key, value): (&str, &Node)| {
+                (Element::Field(Cow::Owned(key.to_owned())), everything(value, inner))
+            };
+            by_key(Some(node)).into_iter().map(member).collect()
+        }
+        Form::Set(inner) | Form::Keyed(inner, _) => all_items(node, form, inner),
+    };
+    Branch { member: true, below }
+}
+
+/// The items of a list. Nobody can own a part of one that is there twice.
+fn all_items(list: &Node, form: Form, inner: &'static Schema) -> Set {
+    let mut all: Vec<(Element, &Node)> =
+        items(Some(list)).iter().map(|item| (form.element(item), item)).collect();
+    all.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let mut branches = Vec::with_capacity(all.len());
+    let mut all = all.into_iter().peekable();
+    while let Some((element, item)) = all.next() {
+        let mut twice = false;
+        while all.next_if(|(next, _)| *next == element).is_some() {
+            twice = true;
+        }
+        branches.push((element, if twice { Branch::leaf() } else { everything(item, inner) }));
     }
+    branches.into_iter().collect()
 }
 
 fn delta(before: Option<&Node>, after: Option<&Node>, schema: &'static Schema) -> Delta {
+    match (before, after) {
+        (Some(before), Some(after)) => changed(before, after, schema),
+        (None, Some(after)) => Delta { added: everything(after, schema), ..Delta::default() },
+        (Some(before), None) => Delta { removed: everything(before, schema), ..Delta::default() },
+        (None, None) => Delta::default(),
+    }
+}
+
+/// What differs where both states have the place.
+fn changed(before: &Node, after: &Node, schema: &'static Schema) -> Delta {
     let mut delta = Delta::default();
-    let form = form(schema);
-    let (before_empty, after_empty) = match form {
-        Form::Leaf => (true, true),
-        Form::Record(_) | Form::Map(_) => (members(before).is_empty(), members(after).is_empty()),
-        Form::Set(_) | Form::Keyed(..) => (items(before).is_empty(), items(after).is_empty()),
+    let (form, was, is) = (form(schema), Some(before), Some(after));
+    let empty = match form {
+        Form::Leaf => true,
+        Form::Record(_) | Form::Map(_) => members(was).is_empty() && members(is).is_empty(),
+        Form::Set(_) | Form::Keyed(..) => items(was).is_empty() && items(is).is_empty(),
     };
-    if before_empty && after_empty {
+    if empty {
         // Empty is not absent: who writes `{}` owns it as a whole.
-        match (before, after) {
-            (Some(before), Some(after)) => delta.modified.member = !same(before, after),
-            _ => delta.mark(before, after),
-        }
+        delta.modified.member = !same(before, after);
         return delta;
     }
     match form {
         Form::Leaf => {}
         Form::Record(fields) => {
             for field in fields {
-                let was = before.and_then(|node| node.member(field.name));
-                let is = after.and_then(|node| node.member(field.name));
-                if was.is_some() || is.is_some() {
-                    delta.put(Element::field(field.name), self::delta(was, is, field.schema));
-                }
+                let inner = self::delta(before.member(field.name), after.member(field.name), field.schema);
+                delta.put(Element::field(field.name), inner);
             }
         }
         Form::Map(inner) => {
-            let (was, is) = (by_key(before), by_key(after));
+            let (was, is) = (by_key(was), by_key(is));
             let keys: BTreeSet<&str> = was.keys().chain(is.keys()).copied().collect();
             for key in keys {
                 let inner = self::delta(was.get(key).copied(), is.get(key).copied(), inner);
@@ -123,7 +164,6 @@ fn delta(before: Option<&Node>, after: Option<&Node>, schema: &'static Schema) -
         }
         Form::Set(inner) | Form::Keyed(inner, _) => compare_items(before, after, form, inner, &mut delta),
     }
-    delta.mark(before, after);
     delta
 }
 
@@ -136,22 +176,16 @@ struct Matched<'a> {
     more_after: Vec<&'a Node>,
 }
 
-fn compare_items(
-    before: Option<&Node>,
-    after: Option<&Node>,
-    form: Form,
-    inner: &'static Schema,
-    into: &mut Delta,
-) {
+fn compare_items(before: &Node, after: &Node, form: Form, inner: &'static Schema, into: &mut Delta) {
     let mut matched = BTreeMap::<Element, Matched<'_>>::new();
-    for item in items(before) {
+    for item in items(Some(before)) {
         let place = matched.entry(form.element(item)).or_default();
         match place.before {
             None => place.before = Some(item),
             Some(_) => place.more_before.push(item),
         }
     }
-    for item in items(after) {
+    for item in items(Some(after)) {
         let place = matched.entry(form.element(item)).or_default();
         match place.after {
             None => place.after = Some(item),

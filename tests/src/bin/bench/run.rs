@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::body::Body;
-use crate::cells::{self, Cell, Kind, Operation, READ, READ_OBJECTS, WRITTEN};
+use crate::cells::{self, Cell, Form, Kind, Operation, READ, READ_OBJECTS, WRITTEN};
 use crate::load::{FOREVER, Limit, Line, Round, Shots};
 use crate::proc;
 use crate::servers::{Servers, Side};
@@ -31,13 +31,14 @@ pub struct Measured {
 /// Numbers of objects, each given once.
 static NUMBERS: AtomicU64 = AtomicU64::new(1_000_000);
 
-/// Runs all rounds of a cell.
+/// Runs all rounds of a cell. `resident`: how long the resident objects are, in bytes.
 ///
 /// Errors: when a side's requests cannot be made; requests that fail are counted, not errors.
 pub async fn measure(servers: &mut Servers, cell: &Cell, resident: usize) -> Result<Vec<Measured>> {
     let mut measured = Vec::new();
+    let listed = listed_bytes(servers, cell, resident).await?;
     for &side in &cell.sides {
-        let shots = cell.shots(side, resident)?;
+        let shots = cell.shots(side, listed)?;
         measured.push((Measured::new(side), shots));
     }
     if cell.requests > 1 && cell.arrivals.is_none() {
@@ -55,6 +56,17 @@ pub async fn measure(servers: &mut Servers, cell: &Cell, resident: usize) -> Res
         }
     }
     Ok(measured.into_iter().map(|(measured, _)| measured).collect())
+}
+
+/// How long the answer to a LIST is, in bytes: all objects as they are, or what Repot answers of them.
+async fn listed_bytes(servers: &Servers, cell: &Cell, resident: usize) -> Result<usize> {
+    let Operation::List(Form::Metadata | Form::Table) = cell.operation else { return Ok(resident) };
+    let one = Limit { connections: 1, time: Duration::ZERO, requests: 1 };
+    let round = servers.line(Side::Direct).load(&cell.shots(Side::Direct, 0)?, 0, one).await;
+    match round.failures.first() {
+        Some(failure) => bail!("failed to list: {failure}"),
+        None => Ok(usize::try_from(round.received)?),
+    }
 }
 
 impl Measured {
