@@ -49,8 +49,8 @@ impl Document {
         Self::from_conformed(node, findings)
     }
 
-    /// As [`Document::decode`], for a body that is known to be compact and not too deep, if it has no more than `most` values: see
-    /// [`json::decode_compact`]. Also counts what was read.
+    /// As [`Document::decode`], for a body that is known to be compact and not too deep, if it takes no more than `most` bytes beside
+    /// the text: see [`json::decode_compact`]. Also counts what was read.
     ///
     /// # Errors
     /// [`Error`].

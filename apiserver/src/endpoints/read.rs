@@ -39,8 +39,6 @@ pub(super) struct Source {
     pub(super) needs: MemoryEstimate,
 }
 
-/// What a value of a decoded tree takes with its key while the tree is made, at the most, in bytes.
-const DECODED: usize = 256;
 /// A tree takes at least and at most so many bytes where it is made before it is counted.
 const DECODED_AT_ONCE: RangeInclusive<usize> = 64 << 10..=8 << 20;
 
@@ -124,10 +122,10 @@ impl Source {
 /// Decodes a body in the same pass that counts it, where the tree takes little: no more than the text that is printed later, for which
 /// the request has room from the beginning. Short bodies have none, and their trees are small.
 fn decode_at_once(json: &Bytes, kind: &Kind) -> Option<(Census, Decoded)> {
-    let most = json.len().clamp(*DECODED_AT_ONCE.start(), *DECODED_AT_ONCE.end()) / DECODED;
+    let most = json.len().clamp(*DECODED_AT_ONCE.start(), *DECODED_AT_ONCE.end());
     match Document::decode_compact(json, kind, most) {
         Ok((document, strict, census)) => Some((census, Ok((document, strict)))),
-        Err(document::Error::Json(json::Error::TooMany(_))) => None,
+        Err(document::Error::Json(json::Error::TooMuch(_))) => None,
         Err(error) => Some((Census::default(), Err(error))),
     }
 }

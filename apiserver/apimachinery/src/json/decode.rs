@@ -13,7 +13,10 @@ use super::{
     node::{Key, Node},
     raw::Raw,
 };
-use crate::schema::{Schema, Shape};
+use crate::{
+    meta::is_managed_fields,
+    schema::{Schema, Shape},
+};
 
 /// The text is not JSON.
 #[derive(Debug, thiserror::Error)]
@@ -25,8 +28,8 @@ pub enum Error {
     #[error(transparent)]
     TooDeep(#[from] super::raw::TooDeep),
     /// See [`decode_compact`].
-    #[error("JSON has more than {0} values at declared places")]
-    TooMany(usize),
+    #[error("what is read of the JSON takes more than {0} bytes")]
+    TooMuch(usize),
 }
 
 /// Reads a whole document.
@@ -38,10 +41,11 @@ pub fn decode(bytes: &Bytes, schema: &'static Schema, findings: &mut Findings) -
 }
 
 /// Reads a whole document that is known to have no whitespace between its tokens, and to be no deeper than
-/// [`super::raw::MAX_DEPTH`]. Gives up where it has more than `most` values at declared places and keys of maps.
+/// [`super::raw::MAX_DEPTH`]. Gives up where the tree, and the metadata that is made of it, may take more than `most` bytes beside the
+/// text: a client may send few long strings as well as many short ones.
 ///
 /// # Errors
-/// As [`decode`], and [`Error::TooMany`].
+/// As [`decode`], and [`Error::TooMuch`].
 pub fn decode_compact(
     bytes: &Bytes,
     schema: &'static Schema,
@@ -56,9 +60,14 @@ pub fn decode_compact(
 struct ReadOptions {
     /// There is no whitespace between tokens, and values are not nested too deeply.
     compact: bool,
-    /// Values at declared places, and keys of maps.
+    /// Bytes that what is read may take beside the text.
     most: usize,
 }
+
+/// What a value at a declared place, or a key of a map, takes while the tree is made, at the most, in bytes.
+const VALUE: usize = 256;
+/// How often a string is held: in the tree, in metadata as text and typed, and where it is unescaped.
+const COPIES: usize = 4;
 
 impl ReadOptions {
     const ANY: Self = Self { compact: false, most: usize::MAX };
@@ -127,7 +136,7 @@ fn read(
     let node = reader.deserialize(&mut parser).and_then(|node| parser.end().map(|()| node));
     match (too_deep, node) {
         (Some(error), _) => Err(error.into()),
-        (None, Err(_)) if left == 0 => Err(Error::TooMany(options.most)),
+        (None, Err(_)) if left == 0 => Err(Error::TooMuch(options.most)),
         (None, node) => node.map_err(|e| Error::Syntax(redact(&e))),
     }
 }
@@ -148,7 +157,7 @@ struct Reader<'a> {
     path: &'a mut Path,
     findings: &'a mut Findings,
     too_deep: &'a mut Option<super::raw::TooDeep>,
-    /// How many values and keys may still come.
+    /// Bytes that what comes may still take.
     left: &'a mut usize,
 }
 
@@ -156,11 +165,14 @@ impl<'de> DeserializeSeed<'de> for Reader<'_> {
     type Value = Node;
 
     fn deserialize<D: Deserializer<'de>>(mut self, deserializer: D) -> Result<Node, D::Error> {
-        self.count()?;
+        self.count(0)?;
         if !matches!(self.schema.shape, Shape::Opaque) {
             return deserializer.deserialize_any(self);
         }
         let text: &'de RawValue = serde::Deserialize::deserialize(deserializer)?;
+        if is_managed_fields(self.schema) {
+            self.count(text.get().len())?;
+        }
         // The deserializer borrows from `source`, so this is a slice of it and not a copy.
         let text = self.source.slice_ref(text.get().as_bytes());
         let raw = if self.compact { Ok(Raw::from_compact(text)) } else { Raw::from_valid(text) };
@@ -187,10 +199,13 @@ impl Reader<'_> {
         }
     }
 
-    fn count<E: serde::de::Error>(&mut self) -> Result<(), E> {
+    /// Counts a value or a key, of which so many bytes are copied.
+    fn count<E: serde::de::Error>(&mut self, copied: usize) -> Result<(), E> {
+        let takes = copied.saturating_mul(COPIES).saturating_add(VALUE);
+        let left = self.left.checked_sub(takes);
+        *self.left = left.unwrap_or_default();
         // The message is not seen: nothing is left then.
-        *self.left = self.left.checked_sub(1).ok_or_else(|| E::custom("too many values"))?;
-        Ok(())
+        left.map(drop).ok_or_else(|| E::custom("it takes too much"))
     }
 
     fn mismatch<E>(self, got: &str) -> Result<Node, E> {
@@ -241,9 +256,12 @@ impl<'de> Visitor<'de> for Reader<'_> {
         }
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Node, E> {
+    fn visit_str<E: serde::de::Error>(mut self, value: &str) -> Result<Node, E> {
         match self.schema.shape {
-            Shape::String(_) | Shape::Choice(_) => Ok(Node::String(value.to_owned())),
+            Shape::String(_) | Shape::Choice(_) => {
+                self.count(value.len())?;
+                Ok(Node::String(value.to_owned()))
+            }
             _ => self.mismatch("a string"),
         }
     }
@@ -285,7 +303,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
                 continue;
             };
             if matches!(self.schema.shape, Shape::Map(_)) {
-                self.count()?;
+                self.count(key.len())?;
             }
             let outside = self.path.enter_field(&key);
             let value = map.next_value_seed(self.inner(inner))?;

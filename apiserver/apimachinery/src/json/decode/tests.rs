@@ -69,16 +69,24 @@ fn refuses_what_is_not_json() {
 }
 
 #[test]
-fn gives_up_where_there_are_too_many_values() {
-    // Six values and two keys; what is in opaque parts does not count.
-    let text = r#"{"items":[{"name":"a","state":[1,2,3,4]}],"labels":{"a":"1","b":"2"}}"#;
-    let read = |text: &'static str, most| {
-        let mut findings = Findings::default();
-        decode_compact(&Bytes::from_static(text.as_bytes()), &ROOT, &mut findings, most)
+fn gives_up_where_the_tree_takes_too_much() {
+    let read = |text: &str, most| {
+        let (bytes, mut findings) = (Bytes::copy_from_slice(text.as_bytes()), Findings::default());
+        decode_compact(&bytes, crate::sample::KIND_INFO.schema, &mut findings, most)
     };
-    assert_eq!(read(text, 10).expect("an object").to_raw().bytes(), text.as_bytes());
-    assert!(matches!(read(text, 9), Err(Error::TooMany(9))));
-    assert!(matches!(read("{", 10), Err(Error::Syntax(_))));
+    let data = "1,".repeat(1000) + "1";
+    let many = format!(r#"{{"spec":{{"items":[{}{{"data":[{data}]}}]}}}}"#, "{},".repeat(10));
+    let long = format!(r#"{{"metadata":{{"annotations":{{"a":"{}"}}}}}}"#, "y".repeat(1000));
+    let managed = format!(r#"{{"metadata":{{"managedFields":[{{"manager":"{}"}}]}}}}"#, "y".repeat(1000));
+    // What is in opaque parts does not count.
+    for (text, takes) in [(&many, 15 * VALUE), (&long, 4 * VALUE), (&managed, 3 * VALUE)] {
+        assert_eq!(read(text, 10 << 10).expect("an object").to_raw().bytes(), text.as_bytes());
+        assert!(matches!(read(text, takes - 1), Err(Error::TooMuch(_))), "{text:.40}");
+    }
+    for text in [&long, &managed] {
+        assert!(matches!(read(text, COPIES * 1000), Err(Error::TooMuch(_))), "{text:.40}");
+    }
+    assert!(matches!(read("{", 10 << 10), Err(Error::Syntax(_))));
 }
 
 #[test]
