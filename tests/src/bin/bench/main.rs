@@ -262,6 +262,7 @@ async fn bench(env: &TestEnv, flags: &Flags, repot: &PathBuf) -> Result<report::
         }
     }
     let refusal = Some(run::observe_refusal(&servers).await?);
+    servers.stop().await?;
     for (name, value) in [
         ("loadAfter", proc::load().into()),
         ("versions", versions(repot).await?),

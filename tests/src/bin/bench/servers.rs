@@ -237,6 +237,14 @@ impl Servers {
         all.into_iter().chain(earlier).collect()
     }
 
+    /// Asks Repot to stop: a program that was built to record which code runs most writes its record then.
+    ///
+    /// Errors: when it runs on, or stops with an error.
+    pub async fn stop(&mut self) -> Result<()> {
+        self.repot.stop().await?;
+        self.on_etcd.stop().await
+    }
+
     /// The programs that work for a side.
     pub fn programs(side: Side) -> &'static [&'static str] {
         match side {

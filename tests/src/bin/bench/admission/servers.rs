@@ -77,6 +77,13 @@ impl Servers {
         self.webhook.process().pid()
     }
 
+    /// Asks the webhook to stop, as the servers of requests are.
+    ///
+    /// Errors: when it runs on, or stops with an error.
+    pub async fn stop(&mut self) -> Result<()> {
+        self.webhook.stop().await
+    }
+
     /// Process ids by program.
     pub fn pids(&mut self) -> [(&'static str, u32); 3] {
         [
