@@ -262,7 +262,7 @@ async fn bench(env: &TestEnv, flags: &Flags, repot: &PathBuf) -> Result<report::
         }
     }
     let refusal = Some(run::observe_refusal(&servers).await?);
-    servers.stop().await?;
+    say_unless_stopped(servers.stop().await);
     for (name, value) in [
         ("loadAfter", proc::load().into()),
         ("versions", versions(repot).await?),
@@ -275,6 +275,13 @@ async fn bench(env: &TestEnv, flags: &Flags, repot: &PathBuf) -> Result<report::
         setting[name] = value;
     }
     Ok(report::Report { setting, memory: Some(memory), rows, refusal })
+}
+
+/// No reason to lose what was measured.
+fn say_unless_stopped(outcome: Result<()>) {
+    if let Err(error) = outcome {
+        eprintln!("Repot did not stop as asked: {error:#}");
+    }
 }
 
 impl Flags {

@@ -76,7 +76,7 @@ pub async fn bench(env: &TestEnv, scale: Scale, only: Option<&str>) -> Result<Re
             report.remember(&moment, servers.webhook_pid())?;
         }
     }
-    servers.stop().await?;
+    crate::say_unless_stopped(servers.stop().await);
     setting["loadAfter"] = proc::load().into();
     setting["rounds"] = scale.rounds.into();
     setting["millisecondsOfARound"] = (scale.time.as_millis() as u64).into();
